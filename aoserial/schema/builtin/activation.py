@@ -1,0 +1,117 @@
+"""What a quantized weight asks of the activation it meets, and hints for kernels."""
+
+from __future__ import annotations
+
+from aoserial.schema.fields import attribute, optional_attribute
+from aoserial.schema.schema import EnumSchema, Schema
+from aoserial.schema.values import Symbol
+
+MAPPING = EnumSchema(
+    type="aoserial.Mapping",
+    symbols={
+        "symmetric": "zero maps to code 0",
+        "symmetric_no_clipping_err": "symmetric, the scale chosen so that neither end clips",
+        "asymmetric": "minimum and maximum map to the ends of the code range",
+    },
+    doc="How values are mapped to codes.",
+)
+
+GRANULARITY_KIND = EnumSchema(
+    type="aoserial.GranularityKind",
+    symbols={
+        "tensor": "one scale for all",
+        "row": "one for each slice along `dim`",
+        "token": "one for each row of the last dimension",
+        "axis": "one for each index of `dim`",
+        "group": "one for each `group_size` neighbours in the last dimension",
+        "block": "one for each block of `block_size`",
+    },
+    doc="Which elements share a scale.",
+)
+
+ACTIVATION_KIND = EnumSchema(
+    type="aoserial.ActivationKind",
+    symbols={
+        "dynamic": "scales are computed from each activation",
+        "static": "scales are stored with the weight",
+    },
+)
+
+KERNEL_PREFERENCE = EnumSchema(
+    type="aoserial.KernelPreference",
+    symbols={
+        "auto": "whatever suits the device",
+        "torch": "torch's own operators",
+        "fbgemm": "FBGEMM, which became MSLK",
+        "mslk": "MSLK",
+        "emulated": "dequantize, then compute in high precision",
+        "triton": "Triton kernels",
+        "deepgemm": "DeepGEMM",
+        "cutedsl": "CuTe DSL kernels",
+    },
+    fallback="auto",  # a hint: the result does not depend on it beyond rounding
+    doc="The kernel that the writer would have used.",
+)
+
+ENUMS = (MAPPING, GRANULARITY_KIND, ACTIVATION_KIND, KERNEL_PREFERENCE)
+
+GRANULARITY = Schema(
+    type="aoserial.Granularity",
+    version=1,
+    kind="object",
+    fields=(
+        attribute("kind", "enum:aoserial.GranularityKind"),
+        optional_attribute("dim", "int?", None, doc="of `row` and `axis`"),
+        optional_attribute("group_size", "int?", None, doc="of `group`"),
+        optional_attribute("block_size", "list[int]?", None, doc="of `block`"),
+    ),
+    doc="Which elements share a scale.",
+)
+
+MATMUL_HINT = Schema(
+    type="aoserial.MatmulHint",
+    version=1,
+    kind="object",
+    fields=(
+        attribute("emulate", "bool", doc="compute in high precision"),
+        attribute("fast_accumulation", "bool", doc="accumulate with fewer bits on the GPU"),
+        attribute("pad_inner_dim", "bool", doc="pad K to what the GPU kernel needs"),
+    ),
+    doc="Settings of a scaled matmul (torchao's Float8MMConfig).",
+)
+
+KERNEL_HINT = Schema(
+    type="aoserial.KernelHint",
+    version=1,
+    kind="object",
+    fields=(
+        optional_attribute(
+            "preference",
+            "enum:aoserial.KernelPreference",
+            Symbol("aoserial.KernelPreference", "auto"),
+        ),
+        optional_attribute("matmul", "object:aoserial.MatmulHint?", None),
+    ),
+    doc="What the writer would have run; never needed to compute.",
+)
+
+ACTIVATION = Schema(
+    type="aoserial.Activation",
+    version=1,
+    kind="object",
+    fields=(
+        attribute("kind", "enum:aoserial.ActivationKind"),
+        attribute("dtype", "dtype", doc="element type of the quantized activation"),
+        attribute("granularity", "object:aoserial.Granularity"),
+        optional_attribute(
+            "mapping", "enum:aoserial.Mapping", Symbol("aoserial.Mapping", "symmetric")
+        ),
+        optional_attribute("reduce_range", "bool", False, doc="use half of the code range"),
+        optional_attribute("lower_bound", "float?", None, doc="of |x| when choosing a scale"),
+        optional_attribute("upper_bound", "float?", None, doc="of |x| when choosing a scale"),
+        optional_attribute("kernel", "object:aoserial.KernelHint?", None),
+    ),
+    doc="How the activation of a linear layer is quantized before it meets the weight.",
+)
+
+OBJECTS = (GRANULARITY, MATMUL_HINT, KERNEL_HINT, ACTIVATION)

@@ -1,0 +1,109 @@
+"""Which types there are: type id → head schema, frozen documents, enums. Torch-free."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import metadata
+from pathlib import Path
+
+from aoserial.errors import SchemaError, UnknownTypeError
+from aoserial.schema.document import from_document
+from aoserial.schema.schema import EnumSchema, Schema
+
+ENTRY_POINTS = "aoserial.types"
+
+
+@dataclass(kw_only=True)
+class Type:
+    """A registered type.
+
+    Attributes:
+        head: its newest version.
+        owner: what declared it; the same owner may replace the declaration (notebooks do).
+        frozen: folder that holds `<type id>/<version>.json`, None when there is none.
+    """
+
+    head: Schema
+    owner: str
+    frozen: Path | None = None
+
+    @cached_property
+    def documents(self) -> dict[int, Schema]:
+        """The frozen schemas by version."""
+        folder = self.frozen / self.head.type if self.frozen else None
+        if folder is None or not folder.is_dir():
+            return {}
+        schemas = (from_document(json.loads(path.read_bytes())) for path in folder.glob("*.json"))
+        return {schema.version: schema for schema in schemas}
+
+    def at(self, version: int) -> Schema | None:
+        """The schema of that version: the head's own, a frozen one, or None where none was given."""
+        return self.head if version == self.head.version else self.documents.get(version)
+
+
+@dataclass
+class Registry:
+    """A table of types and enums. Plug-ins are looked for once, when an id is not found."""
+
+    types: dict[str, Type] = field(default_factory=dict)
+    enums: dict[str, EnumSchema] = field(default_factory=dict)
+    plugins: bool = False
+    _loaded: bool = False
+
+    def add(self, schema: Schema, *, owner: str, frozen: Path | None = None) -> None:
+        """Registers `schema` as the head of its type.
+
+        Raises:
+            SchemaError: the id belongs to another owner.
+        """
+        taken = self.types.get(schema.type)
+        if taken is not None and taken.owner != owner:
+            raise SchemaError(f"{schema.type} is already registered by {taken.owner}")
+        self.types[schema.type] = Type(head=schema, owner=owner, frozen=frozen)
+
+    def add_enum(self, schema: EnumSchema) -> None:
+        taken = self.enums.get(schema.type)
+        if taken is not None and taken != schema:
+            raise SchemaError(f"enum {schema.type} is already registered with other symbols")
+        self.enums[schema.type] = schema
+
+    def find(self, type_id: str, *, discover: bool = True) -> Type | None:
+        """The type of that id, or None; `discover` lets plug-ins register it first."""
+        if type_id not in self.types and discover:
+            self._load_plugins()
+        return self.types.get(type_id)
+
+    def schema(self, type_id: str, version: int) -> Schema | None:
+        """The schema of a type's version, None when type or version is not known."""
+        found = self.find(type_id)
+        return found.at(version) if found else None
+
+    def __getitem__(self, type_id: str) -> Type:
+        found = self.find(type_id)
+        if found is None:
+            raise UnknownTypeError(f"no type {type_id!r} is registered", type=type_id)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.types)
+
+    def _load_plugins(self) -> None:
+        if self.plugins and not self._loaded:
+            self._loaded = True  # first, since a plug-in may look types up itself
+            for entry_point in metadata.entry_points(group=ENTRY_POINTS):
+                entry_point.load()
+
+
+REGISTRY = Registry(plugins=True)
+
+
+def builtin_documents() -> Path | None:
+    """The frozen schemas that ship: in the package, or beside it in a source tree."""
+    package = Path(__file__).resolve().parent.parent
+    for folder in (package / "_schemas", package.parent / "schemas"):
+        if folder.is_dir():
+            return folder
+    return None
