@@ -28,7 +28,7 @@ class Location:
 
 
 def escape(text: str) -> str:
-    """`text` with control characters and other unprintables shown as escapes (it may be hostile)."""
+    """`text` with control characters and other unprintables shown as escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -75,7 +75,7 @@ def locating(**steps: str | None) -> Iterator[None]:
         raise
 
 
-class Faults(AoserialError, ExceptionGroup[AoserialError]):
+class Faults(AoserialError, ExceptionGroup[AoserialError]):  # noqa: N818 - part of the contract
     """Several faults of one file, reported together (`.exceptions`)."""
 
     def __new__(cls, message: str, faults: Sequence[AoserialError]) -> Self:
@@ -150,7 +150,10 @@ class MissingFileError(PathError, FileNotFoundError):
 
 
 class SaveError(AoserialError, OSError):
-    """Writing failed. `state` says what is on disk: `unchanged`, or `renamed, not known durable`."""
+    """Writing failed.
+
+    `state` says what is on disk: `unchanged`, or `renamed, not known durable`.
+    """
 
     state: str
 
@@ -225,7 +228,7 @@ class UnknownFieldError(FieldError):
 
 
 class ReservedFieldError(UnknownFieldError):
-    """A name that was removed and may not come back, or an alias beside the name that replaced it."""
+    """A name that was removed and may not come back, or an alias beside what replaced it."""
 
 
 # -- migrations ---------------------------------------------------------------------------------

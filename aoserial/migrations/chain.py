@@ -74,14 +74,16 @@ class Upgrader:
         seen: list[Version] = []
         steps: list[Step] = []
         resolutions: list[tuple[Version, Resolution]] = []
-        self._check_version(record)
-        self._check_drift(record, written_with)
+        stored = record
+        self._check_version(stored)
         while True:
             here = (record.type, record.version)
             if here in seen or len(seen) > MAX_STEPS:
                 raise MigrationError(f"migrations go round in a circle at {spell(here)}")
             seen.append(here)
             record, resolution = self._resolve(record)
+            if not steps:  # after resolution, whose faults say more than that something differs
+                self._check_drift(stored, written_with)
             if resolution is not None:
                 resolutions.append((here, resolution))
             step = self._next(record) if here != stop else None

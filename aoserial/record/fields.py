@@ -9,17 +9,19 @@ from typing import Any, TypeVar
 from aoserial.errors import EnvelopeError
 
 T = TypeVar("T")
+OBJECT: type[dict[str, Any]] = dict
+ARRAY: type[list[Any]] = list
 _NAMES = {dict: "an object", list: "an array", str: "a string", int: "an integer"}
 
 
 def parse_object(text: str, what: str) -> dict[str, Any]:
     """The JSON object in `text`; a key given twice, NaN and deep nesting are refused."""
-    return expect(_parse(text, what), dict, what)
+    return expect(_parse(text, what), OBJECT, what)
 
 
 def parse_strings(text: str, what: str) -> list[str]:
     """The JSON array of strings in `text`."""
-    return strings(expect(_parse(text, what), list, what), what)
+    return strings(expect(_parse(text, what), ARRAY, what), what)
 
 
 def _parse(text: str, what: str) -> object:

@@ -1,5 +1,9 @@
-"""What types look like in a file: fields, schemas, documents, the registry, resolution."""
+"""What types look like in a file: fields, schemas, documents, the registry, resolution.
 
+Importing this registers the declarations of every type that ships.
+"""
+
+from aoserial.schema import builtin
 from aoserial.schema.document import fingerprint, from_document, to_document
 from aoserial.schema.fields import (
     Field,
@@ -30,6 +34,7 @@ __all__ = [
     "Type",
     "Value",
     "attribute",
+    "builtin",
     "check_members",
     "fingerprint",
     "from_document",

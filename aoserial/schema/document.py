@@ -89,7 +89,7 @@ def fingerprint(schema: Schema, used: Collection[str]) -> str:
 
 
 def _canonical_field(field: Field) -> Json:
-    """What of a field decides how a file is read: no doc, aliases, history or new-object default."""
+    """What of a field decides how a file is read: no doc, aliases, history, new-object default."""
     return {
         "kind": field.kind,
         "type": field.type,

@@ -40,7 +40,7 @@ class Type:
         return {schema.version: schema for schema in schemas}
 
     def at(self, version: int) -> Schema | None:
-        """The schema of that version: the head's own, a frozen one, or None where none was given."""
+        """The schema of that version: the head's, a frozen one, or None where none was given."""
         return self.head if version == self.head.version else self.documents.get(version)
 
 

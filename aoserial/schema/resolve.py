@@ -23,7 +23,7 @@ from aoserial.errors import (
 from aoserial.schema.fields import Field
 from aoserial.schema.registry import Registry
 from aoserial.schema.schema import Schema
-from aoserial.schema.shapes import Bindings, match
+from aoserial.schema.shapes import ShapeMatch
 from aoserial.schema.types import conform
 from aoserial.schema.values import FrozenMap, Missing, Nested, Symbol, Value
 from aoserial.storage.part import Part, Shape
@@ -133,35 +133,27 @@ def _check_values(
             )
         except AoserialError as fault:
             faults.append(fault.locate(field=declared.name))
-    bindings: Bindings = {}
+    shapes = ShapeMatch(shape, resolution.attributes)
     if schema.dims is not None:
         try:
-            match(schema.dims, shape, bindings, resolution.attributes, shape)
+            shapes.match(schema.dims, shape)
         except AoserialError as fault:
-            faults.append(fault.locate(field="shape"))
-            return faults
+            return [*faults, fault.locate(field="shape")]
     for declared in schema.tensors:
         part = resolution.parts.get(declared.name)
-        if part is None:
-            continue
         try:
-            _check_part(declared, part, bindings, resolution.attributes, shape)
+            if part is not None:
+                _check_part(declared, part, shapes)
         except AoserialError as fault:
             faults.append(fault.locate(field=declared.name))
     return faults
 
 
-def _check_part(
-    declared: Field,
-    part: Part,
-    bindings: Bindings,
-    attributes: Mapping[str, Value],
-    shape: Shape,
-) -> None:
+def _check_part(declared: Field, part: Part, shapes: ShapeMatch) -> None:
     if declared.dtypes and part.dtype not in declared.dtypes:
         raise FieldError(f"dtype is {part.dtype}, expected {' or '.join(declared.dtypes)}")
     if declared.shape is not None:
-        match(declared.shape, part.shape, bindings, attributes, shape)
+        shapes.match(declared.shape, part.shape)
 
 
 def check_members(value: Value, registry: Registry, replaced: list[str]) -> Value:

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from aoserial.errors import FieldError, SchemaError
 from aoserial.schema.values import Value
 
 Rule = tuple[str, ...]
-Bindings = dict[str, "int | tuple[int, ...]"]
 
 BLOCKS: Rule = ("blocks",)
 _TERM = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)(?:/(?P<divisor>\w+))?")
@@ -36,38 +36,65 @@ def check_rule(rule: Rule) -> Rule:
     return rule
 
 
-def match(
-    rule: Rule,
-    shape: tuple[int, ...],
-    bindings: Bindings,
-    attributes: Mapping[str, Value],
-    logical: tuple[int, ...],
-) -> None:
-    """Binds the names of `rule` to the lengths of `shape`.
+@dataclass
+class ShapeMatch:
+    """The shapes of one record's parts, held against their rules one after the other.
 
-    Args:
-        bindings: lengths known so far; new ones are added.
+    Attributes:
         logical: the record's shape, for `blocks`.
-
-    Raises:
-        FieldError: a length that contradicts the rule or an earlier binding.
+        attributes: the record's, for divisors and `block_size`.
+        lengths: of the names met so far.
     """
-    if rule == BLOCKS:
-        expected = blocks(logical, attributes)
-        if shape != expected:
-            raise FieldError(
-                f"shape is {list(shape)}, expected {list(expected)}: "
-                f"{list(logical)} in blocks of {_listed(attributes.get('block_size'))}"
-            )
-        return
-    lead = len(shape) - (len(rule) - 1) if rule[:1] == ("...",) else 0
-    if lead < 0 or (rule[:1] != ("...",) and len(shape) != len(rule)):
-        raise FieldError(f"shape is {list(shape)}, expected [{', '.join(rule)}]")
-    if rule[:1] == ("...",):
-        _bind("...", shape[:lead], bindings, rule, shape)
-        rule = rule[1:]
-    for term, length in zip(rule, shape[lead:], strict=True):
-        _match_term(term, length, bindings, attributes, rule, shape)
+
+    logical: tuple[int, ...]
+    attributes: Mapping[str, Value]
+    lengths: dict[str, int | tuple[int, ...]] = field(default_factory=dict)
+
+    def match(self, rule: Rule, shape: tuple[int, ...]) -> None:
+        """Binds the names of `rule` to the lengths of `shape`.
+
+        Raises:
+            FieldError: a length that contradicts the rule or one met before.
+        """
+        if rule == BLOCKS:
+            expected = blocks(self.logical, self.attributes)
+            if shape != expected:
+                size = _listed(self.attributes.get("block_size"))
+                raise FieldError(
+                    f"shape is {list(shape)}, expected {list(expected)}: "
+                    f"{list(self.logical)} in blocks of {size}"
+                )
+            return
+        open_ended = rule[:1] == ("...",)
+        lead = len(shape) - len(rule) + 1 if open_ended else 0
+        terms = rule[1:] if open_ended else rule
+        if lead < 0 or len(shape) != lead + len(terms):
+            raise _mismatch(rule, shape)
+        bound = [self._bind(term, length) for term, length in zip(terms, shape[lead:], strict=True)]
+        if open_ended:
+            bound.append(self._agree("...", shape[:lead]))
+        if wrong := next(filter(None, bound), ""):
+            raise _mismatch(rule, shape, wrong)
+
+    def _bind(self, term: str, length: int) -> str:
+        """Binds one term; returns what contradicts it, empty when nothing does."""
+        parsed = _TERM.fullmatch(term)
+        assert parsed  # the rule was checked when it was declared
+        if parsed["number"]:
+            return "" if length == int(parsed["number"]) else f"{term}, not {length}"
+        return self._agree(parsed["name"], length * self._divisor(parsed["divisor"]))
+
+    def _agree(self, name: str, length: int | tuple[int, ...]) -> str:
+        known = self.lengths.setdefault(name, length)
+        return "" if known == length else f"{name} = {_listed(known)}, not {_listed(length)}"
+
+    def _divisor(self, text: str | None) -> int:
+        if text is None or text.isdigit():
+            return int(text or 1)
+        value = self.attributes.get(text)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise FieldError(f"attribute {text} is {value!r}, expected a positive integer")
+        return value
 
 
 def blocks(logical: tuple[int, ...], attributes: Mapping[str, Value]) -> tuple[int, ...]:
@@ -86,44 +113,9 @@ def blocks(logical: tuple[int, ...], attributes: Mapping[str, Value]) -> tuple[i
     return tuple(lengths)
 
 
-def _match_term(
-    term: str,
-    length: int,
-    bindings: Bindings,
-    attributes: Mapping[str, Value],
-    rule: Rule,
-    shape: tuple[int, ...],
-) -> None:
-    parsed = _TERM.fullmatch(term)
-    assert parsed  # the rule was checked when it was declared
-    if parsed["number"]:
-        if length != int(parsed["number"]):
-            raise FieldError(f"shape is {list(shape)}, expected [{', '.join(rule)}]")
-        return
-    factor = _divisor(parsed["divisor"], attributes)
-    _bind(parsed["name"], length * factor, bindings, rule, shape)
-
-
-def _divisor(text: str | None, attributes: Mapping[str, Value]) -> int:
-    if text is None:
-        return 1
-    if text.isdigit():
-        return int(text)
-    value = attributes.get(text)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise FieldError(f"attribute {text} is {value!r}, expected a positive integer")
-    return value
-
-
-def _bind(
-    name: str, length: int | tuple[int, ...], bindings: Bindings, rule: Rule, shape: tuple[int, ...]
-) -> None:
-    known = bindings.setdefault(name, length)
-    if known != length:
-        raise FieldError(
-            f"shape is {list(shape)}, expected [{', '.join(rule)}] with {name} = {_listed(known)}, "
-            f"not {_listed(length)}"
-        )
+def _mismatch(rule: Rule, shape: tuple[int, ...], reason: str = "") -> FieldError:
+    found = f"shape is {list(shape)}, expected [{', '.join(rule)}]"
+    return FieldError(f"{found} with {reason}" if reason else found)
 
 
 def _listed(value: object) -> str:

@@ -52,7 +52,7 @@ def names_object(text: str) -> str | None:
     return text[len("object:") :] if text.startswith("object:") else None
 
 
-def conform(text: str, value: Value) -> Value:
+def conform(text: str, value: Value) -> Value:  # noqa: PLR0911 - one return a kind of type
     """`value` as a `text`; the only change ever made is an int becoming a float.
 
     Raises:

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeAlias
 from aoserial.errors import EnvelopeError
 
 Json: TypeAlias = Any
-Value: TypeAlias = "None | bool | int | float | str | tuple[Value, ...] | Nested | Symbol"
+Value: TypeAlias = "bool | int | float | str | tuple[Value, ...] | Nested | Symbol | None"
 
 MAX_DEPTH = 32  # nesting of values in a file; real ones reach 4
 MAX_VERSION = 2**31 - 1
@@ -73,7 +73,7 @@ class FrozenMap(Mapping[str, Value]):
     def __eq__(self, other: object) -> bool:
         if isinstance(other, FrozenMap):
             return self._items == other._items
-        return NotImplemented
+        return self._items == other if isinstance(other, dict) else NotImplemented
 
     def __repr__(self) -> str:
         return repr(self._items)

@@ -1,6 +1,7 @@
 """Chains of steps on records: what the engine runs, and what it refuses to run."""
 
 import pytest
+from support.tensors import same_bytes
 
 from aoserial.errors import DriftError, FieldError, MigrationError, SchemaError, VersionError
 from aoserial.migrations import Steps, Upgrader, bind, is_header_only, migration
@@ -17,7 +18,6 @@ from aoserial.schema import (
     to_document,
 )
 from aoserial.storage import TensorPart, compute
-from support.tensors import same_bytes
 
 torch = pytest.importorskip("torch")
 
@@ -87,7 +87,10 @@ def test_a_step_may_change_the_type_and_the_fields_decide_which():
         signed = record.attributes["mode"] == "signed"
         return record.at(1, type="acme.Signed" if signed else "acme.Unsigned")
 
-    others = [Schema(type=kind, version=1, fields=HEAD_FIELDS) for kind in ("acme.Signed", "acme.Unsigned")]
+    others = [
+        Schema(type=kind, version=1, fields=HEAD_FIELDS)
+        for kind in ("acme.Signed", "acme.Unsigned")
+    ]
     engine = upgrader(head(1), steps, *others)
     assert engine.upgrade(record(mode="signed")).record.type == "acme.Signed"
     assert engine.upgrade(record(mode="plain")).record.type == "acme.Unsigned"
@@ -214,7 +217,9 @@ def test_nested_objects_are_upgraded_before_the_record_that_holds_them():
     seen = []
     registry, steps = Registry(), Steps()
     registry.add(
-        Schema(type="acme.T", version=2, fields=(*HEAD_FIELDS[:2], attribute("act", "object:acme.Act"))),
+        Schema(
+            type="acme.T", version=2, fields=(*HEAD_FIELDS[:2], attribute("act", "object:acme.Act"))
+        ),
         owner="test",
     )
     registry.add(
@@ -239,7 +244,8 @@ def test_nested_objects_are_upgraded_before_the_record_that_holds_them():
 def test_a_nested_object_newer_than_its_head_is_refused():
     registry = Registry()
     registry.add(
-        Schema(type="acme.T", version=1, fields=(*HEAD_FIELDS[:2], attribute("act", "any"))), owner="t"
+        Schema(type="acme.T", version=1, fields=(*HEAD_FIELDS[:2], attribute("act", "any"))),
+        owner="t",
     )
     registry.add(Schema(type="acme.Act", version=1, kind="object"), owner="t")
     with pytest.raises(VersionError, match="acme.Act@2 is newer"):
@@ -265,16 +271,16 @@ def test_renaming_and_describing_is_header_only():
 
 
 def test_viewing_the_same_bytes_is_header_only():
-    before, after = outcome_of(
-        lambda r: r.at(2).put(qdata=r.parts["qdata"].view("int8", (8, 4)))
-    )
+    before, after = outcome_of(lambda r: r.at(2).put(qdata=r.parts["qdata"].view("int8", (8, 4))))
     assert is_header_only(before, after)
 
 
 @pytest.mark.parametrize(
     "step",
     [
-        lambda r: r.at(2).put(scale=compute(lambda s: 1 / s, r.parts["scale"], dtype="float32", shape=(4, 1))),
+        lambda r: r.at(2).put(
+            scale=compute(lambda s: 1 / s, r.parts["scale"], dtype="float32", shape=(4, 1))
+        ),
         lambda r: r.at(2).put(scale=r.parts["qdata"].view("float32", (4, 2))),
     ],
     ids=["computed", "one part twice, another not at all"],
@@ -297,7 +303,9 @@ def test_a_chain_run_once_serves_every_record_like_it():
         return scale * 2
 
     before, after = outcome_of(
-        lambda r: r.at(2).put(scale=compute(double, r.parts["scale"], dtype="float32", shape=(4, 1)))
+        lambda r: r.at(2).put(
+            scale=compute(double, r.parts["scale"], dtype="float32", shape=(4, 1))
+        )
     )
     for value in (1.5, -3.0):
         codes, scale = torch.arange(32, dtype=torch.uint8).view(4, 8), torch.full((4, 1), value)
@@ -308,7 +316,9 @@ def test_a_chain_run_once_serves_every_record_like_it():
 
 
 def test_a_computation_that_makes_something_else_than_declared_is_refused():
-    part = compute(lambda s: s.double(), TensorPart(torch.ones(4, 1)), dtype="float32", shape=(4, 1))
+    part = compute(
+        lambda s: s.double(), TensorPart(torch.ones(4, 1)), dtype="float32", shape=(4, 1)
+    )
     with pytest.raises(MigrationError, match="declared float32.* but made float64"):
         part.read()
 

@@ -1,6 +1,7 @@
 """Envelopes laid out and read back, and the lies they may tell."""
 
 import json
+import re
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_the_layout_depends_on_the_input_alone():
     assert sheet(contents, {"p": plain()}).metadata == sheet(contents, {"p": plain()}).metadata
 
 
-# -- names ------------------------------------------------------------------------------------------
+# -- names -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -177,12 +178,13 @@ def test_one_name_for_a_plain_and_a_quantized_tensor_is_refused_on_writing():
         sheet(ONE, {"m.weight": plain()})
 
 
-# -- lies -------------------------------------------------------------------------------------------
+# -- lies ------------------------------------------------------------------------------------------
 
 
 def lie(change, error, match):
-    with pytest.raises(error, match=match):
+    with pytest.raises(error) as caught:
         catalog_of(sheet(ONE, {"m.bias": plain()}), change)
+    assert re.search(match, str(caught.value))
 
 
 def entry(envelope):
@@ -256,7 +258,9 @@ def test_a_part_in_two_records_is_an_error():
 def test_a_leftover_in_a_records_namespace_is_an_error():
     laid = sheet(ONE)
     laid.parts["m._weight_zero_point"] = plain()
-    with pytest.raises(LeftoverError, match="m._weight_zero_point: looks like a part of 'm.weight'"):
+    with pytest.raises(
+        LeftoverError, match="m._weight_zero_point: looks like a part of 'm.weight'"
+    ):
         catalog_of(laid, lambda e: e.pop("crc32"))
 
 
@@ -325,7 +329,7 @@ def test_values_nested_too_deep_are_refused():
     lie(lambda e: entry(e)["attributes"].update(x=deep), EnvelopeError, "nested more than 32 deep")
 
 
-# -- a shard ----------------------------------------------------------------------------------------
+# -- a shard ---------------------------------------------------------------------------------------
 
 
 def test_in_a_shard_what_lacks_parts_waits_and_the_rest_is_ready():
@@ -337,7 +341,7 @@ def test_in_a_shard_what_lacks_parts_waits_and_the_rest_is_ready():
     assert list(catalog.plain) == ["bias"]
 
 
-# -- the seal ---------------------------------------------------------------------------------------
+# -- the seal --------------------------------------------------------------------------------------
 
 
 def header_of(laid):

@@ -51,7 +51,9 @@ def test_a_default_of_the_wrong_type_is_refused_where_it_is_declared():
         optional_attribute("bits", "int", "four")
 
 
-@pytest.mark.parametrize("text", ["integer", "list[]", "list[number]", "enum:", "object:", "int??!"])
+@pytest.mark.parametrize(
+    "text", ["integer", "list[]", "list[number]", "enum:", "object:", "int??!"]
+)
 def test_an_attribute_type_outside_the_grammar_is_refused(text):
     with pytest.raises(SchemaError, match="not an attribute type"):
         attribute("x", text)
@@ -74,7 +76,9 @@ def test_an_attribute_object_has_no_tensors():
         Schema(type="acme.O", version=1, kind="object", fields=(tensor("qdata"),))
 
 
-@pytest.mark.parametrize("kind", ["Int4Tensor", "acme.", ".x", "acme.4bit", "acme.Int4 Tensor", "a.b\n"])
+@pytest.mark.parametrize(
+    "kind", ["Int4Tensor", "acme.", ".x", "acme.4bit", "acme.Int4 Tensor", "a.b\n"]
+)
 def test_a_type_id_is_two_or_more_dotted_identifiers(kind):
     with pytest.raises(SchemaError, match="not a type id"):
         Schema(type=kind, version=1)

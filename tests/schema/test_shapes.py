@@ -1,14 +1,14 @@
 import pytest
 
 from aoserial.errors import FieldError, SchemaError
-from aoserial.schema.shapes import BLOCKS, blocks, check_rule, match
+from aoserial.schema.shapes import BLOCKS, ShapeMatch, blocks, check_rule
 
 
 def bind(*pairs, attributes=None, logical=()):
-    bindings = {}
+    shapes = ShapeMatch(logical, attributes or {})
     for rule, shape in pairs:
-        match(rule, shape, bindings, attributes or {}, logical)
-    return bindings
+        shapes.match(rule, shape)
+    return shapes.lengths
 
 
 def test_a_name_has_the_same_length_wherever_it_stands():
@@ -61,7 +61,7 @@ def test_the_rank_must_be_that_of_the_rule():
 )
 def test_blocks_are_the_logical_shape_over_the_block_size_rounded_up(shape, block, expected):
     assert blocks(shape, {"block_size": block}) == expected
-    match(BLOCKS, expected, {}, {"block_size": block}, shape)
+    ShapeMatch(shape, {"block_size": block}).match(BLOCKS, expected)
 
 
 @pytest.mark.parametrize("block", [None, (64,), (0, 64), (-1, 64), (1.0, 64), (1, 64, 1)])

@@ -32,14 +32,14 @@ def edit_envelope(path: Path, change: Callable[[dict[str, Any]], object]) -> Pat
     """Lets `change` edit the envelope; its digest is taken out, as it would betray the edit."""
     header, data = split(path)
     envelope = json.loads(header["__metadata__"]["aoserial"])
-    del envelope["header_digest"]
+    envelope.pop("header_digest", None)
     change(envelope)
     header["__metadata__"]["aoserial"] = json.dumps(envelope, ensure_ascii=False)
     return join(path, header, data)
 
 
 def edit_header(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Lets `change` edit the header (of a file without an envelope, or together with its digest)."""
+    """Lets `change` edit the header (of a file without an envelope)."""
     header, data = split(path)
     change(header)
     return join(path, header, data)
@@ -58,5 +58,9 @@ def drop_tensor(path: Path, key: str) -> Path:
 def add_tensor(path: Path, key: str, dtype: str, shape: list[int], raw: bytes) -> Path:
     """Puts one more tensor at the end of a file."""
     header, data = split(path)
-    header[key] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+    header[key] = {
+        "dtype": dtype,
+        "shape": shape,
+        "data_offsets": [len(data), len(data) + len(raw)],
+    }
     return join(path, header, data + raw)

@@ -1,6 +1,5 @@
 """The envelope: aoserial's JSON inside a safetensors file's metadata."""
 
-from aoserial.record.envelope.reconcile import decode_envelope
 from aoserial.record.envelope.digest import check_seal, decode_checksums, seal
 from aoserial.record.envelope.encode import (
     ENVELOPE_KEY,
@@ -11,6 +10,7 @@ from aoserial.record.envelope.encode import (
     collect_objects,
     lay_out,
 )
+from aoserial.record.envelope.reconcile import decode_envelope
 
 __all__ = [
     "ENVELOPE_KEY",

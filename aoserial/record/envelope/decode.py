@@ -13,7 +13,16 @@ from typing import Any
 from aoserial.errors import AoserialError, EnvelopeError, VersionError
 from aoserial.record.catalog import Head
 from aoserial.record.envelope.encode import ENVELOPE_VERSION
-from aoserial.record.fields import expect, lengths, parse_object, strings, take, take_or
+from aoserial.record.fields import (
+    ARRAY,
+    OBJECT,
+    expect,
+    lengths,
+    parse_object,
+    strings,
+    take,
+    take_or,
+)
 from aoserial.schema import FrozenMap
 from aoserial.schema.schema import check_type_id
 from aoserial.schema.values import check_version, decode
@@ -77,23 +86,23 @@ def parse_envelope(text: str) -> Envelope:
     data = parse_object(text, "the aoserial envelope")
     writer = take_or(data, "writer", "", _WHAT)
     _check_readable(data, f", written by {writer}" if writer else "")
-    heads = [_head(row) for row in take(data, "schemas", list, _WHAT)]
-    ties = take_or(data, "ties", {}, _WHAT)
+    heads = [_head(row) for row in take(data, "schemas", ARRAY, _WHAT)]
+    ties: dict[str, str] = take_or(data, "ties", {}, _WHAT)
     strings(list(ties.values()), "'ties'")
+    objects: list[object] = take_or(data, "objects", [], _WHAT)
+    trail: list[object] = take_or(data, "trail", [], _WHAT)
     return Envelope(
         writer=writer,
         header_digest=take_or(data, "header_digest", "", _WHAT),
         crc32=take_or(data, "crc32", "", _WHAT),
         rows=tuple(
-            _row(expect(row, dict, f"record entry {number}"), heads, f"record entry {number}")
-            for number, row in enumerate(take(data, "records", list, _WHAT))
+            _row(expect(row, OBJECT, f"record entry {number}"), heads, f"record entry {number}")
+            for number, row in enumerate(take(data, "records", ARRAY, _WHAT))
         ),
-        objects=tuple(_head(row) for row in take_or(data, "objects", [], _WHAT)),
+        objects=tuple(_head(row) for row in objects),
         ties=ties,
         plain=tuple(strings(take_or(data, "plain", [], _WHAT), "'plain'")),
-        trail=tuple(
-            expect(step, dict, "a step of 'trail'") for step in take_or(data, "trail", [], _WHAT)
-        ),
+        trail=tuple(expect(step, OBJECT, "a step of 'trail'") for step in trail),
         extra={key: value for key, value in data.items() if key not in _KEYS},
     )
 
@@ -109,7 +118,7 @@ def _check_readable(data: Mapping[str, Any], by: str) -> None:
             found=version,
             supported=ENVELOPE_VERSION,
         )
-    unknown = sorted(set(strings(take(data, "requires", list, _WHAT), "'requires'")) - FEATURES)
+    unknown = sorted(set(strings(take(data, "requires", ARRAY, _WHAT), "'requires'")) - FEATURES)
     if unknown:
         raise VersionError(
             f"the file requires {', '.join(map(repr, unknown))}{by}, which this reader does not "
@@ -121,7 +130,7 @@ def _check_readable(data: Mapping[str, Any], by: str) -> None:
 
 def _head(row: object) -> Head:
     what = "a row of 'schemas'"
-    data = expect(row, dict, what)
+    data = expect(row, OBJECT, what)
     kind = take(data, "type", str, what)
     try:
         check_type_id(kind)
@@ -138,18 +147,18 @@ def _row(data: Mapping[str, Any], heads: list[Head], what: str) -> Row:
     index = take(data, "schema", int, what)
     if not 0 <= index < len(heads):
         raise EnvelopeError(f"{what} names schema {index} of {len(heads)}")
-    parts = _distinct(take(data, "parts", list, what), f"'parts' of {what}")
+    parts = _distinct(take(data, "parts", ARRAY, what), f"'parts' of {what}")
     if not parts:
         raise EnvelopeError(f"{what} lists no parts")
     dtype = take(data, "dtype", str, what)
     if dtype not in BY_NAME:
         raise EnvelopeError(f"{what} has the unknown dtype {dtype!r:.40}")
-    attributes = take(data, "attributes", dict, what)
-    names = _distinct(take(data, "names", list, what), f"'names' of {what}")
+    attributes = take(data, "attributes", OBJECT, what)
+    names = _distinct(take(data, "names", ARRAY, what), f"'names' of {what}")
     return Row(
         head=heads[index],
         dtype=dtype,
-        shape=lengths(take(data, "shape", list, what), f"'shape' of {what}"),
+        shape=lengths(take(data, "shape", ARRAY, what), f"'shape' of {what}"),
         attributes=FrozenMap({name: decode(value) for name, value in attributes.items()}),
         parts=parts,
         names=names,
@@ -171,7 +180,7 @@ def _keys(
     if data and not data.keys() <= set(names):
         raise EnvelopeError(f"'keys' of {what} speak of records that it does not name")
     for table in data.values():
-        if not expect(table, dict, f"'keys' of {what}").keys() <= set(parts):
+        if not expect(table, OBJECT, f"'keys' of {what}").keys() <= set(parts):
             raise EnvelopeError(f"'keys' of {what} speak of parts that it does not have")
         strings(list(table.values()), f"'keys' of {what}")
     return data

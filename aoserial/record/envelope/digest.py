@@ -1,9 +1,9 @@
 """The header's digest of itself, and the checksums of the tensors. Torch-free.
 
-A header that is half old and half new can still be valid JSON, so it carries the SHA-256 of its own
-bytes, taken with the digest's 64 digits as zeros. Checksums are CRC-32 (zlib), four bytes little
-endian a tensor in data order, in base64. Both have a fixed width: a header is laid out with zeros in
-their places and sealed when the data is written.
+A header that is half old and half new can still be valid JSON, so it carries the SHA-256 of its
+own bytes, taken with the digest's 64 digits as zeros. Checksums are CRC-32 (zlib), four bytes
+little endian a tensor in data order, in base64. Both have a fixed width: a header is laid out with
+zeros in their places and sealed when the data is written.
 """
 
 from __future__ import annotations

@@ -66,16 +66,19 @@ def lay_out(contents: Contents, registry: Registry, *, sealed: bool = True) -> S
         CollisionError: a record and a plain tensor, or a tie, of one name.
     """
     _check_names(contents)
-    contents = replace(
-        contents,
-        records={name: _shortened(stored, registry) for name, stored in contents.records.items()},
-    )
-    keys = _assign_keys(contents)
+    kinds = _sort(contents.records, registry)
     parts = dict(contents.plain)
-    for name, stored in contents.records.items():
-        for part_name, part in stored.record.parts.items():
-            parts[keys[name][part_name]] = part
-    envelope = _envelope(contents, keys, registry)
+    taken = {*contents.plain, *contents.records, *contents.ties}
+    for kind in kinds:
+        for name in kind.names:
+            for part_name, part in contents.records[name].record.parts.items():
+                key = part_key(name, part_name)
+                if key in taken:  # plain tensors keep their names, records give way
+                    key = free_key(name, part_name, taken)
+                    kind.moved.setdefault(name, {})[part_name] = key
+                taken.add(key)
+                parts[key] = part
+    envelope = _envelope(contents, kinds, registry)
     if sealed:
         envelope |= {"header_digest": ZERO_DIGEST, "crc32": zero_checksums(len(parts))}
     metadata = dict(contents.metadata)
@@ -86,14 +89,45 @@ def lay_out(contents: Contents, registry: Registry, *, sealed: bool = True) -> S
     return Sheet(parts=parts, metadata=metadata)
 
 
-def _shortened(stored: Stored, registry: Registry) -> Stored:
-    """The record as it is written: without the fields that are as their absence means."""
-    record = stored.record
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Kind:
+    """Records that agree in everything but their names, and so share an entry of the envelope.
+
+    Attributes:
+        record: any of them, without the attributes that are as their absence means.
+        fingerprint: of its schema; the one it came with when its type is not known here.
+        moved: name → part → key, of the parts that do not lie under their usual key.
+    """
+
+    record: Record
+    fingerprint: str | None
+    names: list[str]
+    moved: dict[str, dict[str, str]]
+
+
+def _sort(records: Mapping[str, Stored], registry: Registry) -> list[_Kind]:
+    kinds: dict[object, _Kind] = {}
+    for name, stored in records.items():
+        record = stored.record
+        # repr, since 1, 1.0 and True are equal and are not the same attribute
+        attributes = repr(record.attributes)
+        key = (record.type, record.version, record.dtype, record.shape, attributes,
+               tuple(record.parts), stored.fingerprint)  # fmt: skip
+        kind = kinds.get(key)
+        if kind is None:
+            kind = kinds[key] = _kind(stored, registry)
+        kind.names.append(name)
+    return list(kinds.values())
+
+
+def _kind(stored: Stored, registry: Registry) -> _Kind:
+    record, proof = stored.record, stored.fingerprint
     schema = registry.schema(record.type, record.version)
-    if schema is None:
-        return stored
-    attributes = FrozenMap(without_defaults(schema, record.attributes, registry))
-    return replace(stored, record=replace(record, attributes=attributes))
+    if schema is not None:
+        needed = without_defaults(schema, record.attributes, registry)
+        record = replace(record, attributes=FrozenMap(needed))
+        proof = fingerprint(schema, {*record.attributes, *record.parts})
+    return _Kind(record=record, fingerprint=proof, names=[], moved={})
 
 
 def _check_names(contents: Contents) -> None:
@@ -105,48 +139,34 @@ def _check_names(contents: Contents) -> None:
             raise CollisionError(f"{name!r} is both a tensor and tied to another")
 
 
-def _assign_keys(contents: Contents) -> dict[str, dict[str, str]]:
-    """The key of every part: plain tensors keep their names, records give way."""
-    taken = set(contents.plain) | set(contents.records) | set(contents.ties)
-    keys: dict[str, dict[str, str]] = {}
-    for name, stored in contents.records.items():
-        keys[name] = {}
-        for part_name in stored.record.parts:
-            key = keys[name][part_name] = free_key(name, part_name, taken)
-            taken.add(key)
-    return keys
-
-
-def _envelope(
-    contents: Contents, keys: Mapping[str, Mapping[str, str]], registry: Registry
-) -> dict[str, Json]:
-    schemas: dict[str, int] = {}
+def _envelope(contents: Contents, kinds: list[_Kind], registry: Registry) -> dict[str, Json]:
+    schemas: dict[tuple[str, int, str | None], int] = {}
     entries: dict[str, dict[str, Json]] = {}
-    for name, stored in contents.records.items():
-        record = stored.record
-        head = {
-            "schema": _schema_row(stored, schemas, registry),
+    for kind in kinds:
+        record = kind.record
+        head = (record.type, record.version, kind.fingerprint)
+        entry: dict[str, Json] = {
+            "schema": schemas.setdefault(head, len(schemas)),
             "dtype": record.dtype,
             "shape": list(record.shape),
-            "attributes": {key: encode(value) for key, value in record.attributes.items()},
+            "attributes": {name: encode(value) for name, value in record.attributes.items()},
             "parts": list(record.parts),
         }
-        # texts, not equality, decide what may share an entry: 1, 1.0 and True are equal
-        entry = entries.setdefault(json.dumps(head, sort_keys=True), {**head, "names": []})
-        entry["names"].append(name)
-        moved = {part: key for part, key in keys[name].items() if key != part_key(name, part)}
-        if moved:
-            entry.setdefault("keys", {})[name] = moved
+        # kinds that differed only in attributes at their defaults are one entry after all
+        entry = entries.setdefault(json.dumps(entry, sort_keys=True), entry)
+        entry.setdefault("names", []).extend(kind.names)
+        if kind.moved:
+            entry.setdefault("keys", {}).update(kind.moved)
     envelope: dict[str, Json] = {
         **contents.extra,
         "envelope": ENVELOPE_VERSION,
         "requires": [],
         "writer": WRITER,
-        "schemas": [json.loads(row) for row in schemas],
+        "schemas": [_head(*head) for head in schemas],
         "records": list(entries.values()),
     }
     optional = {
-        "objects": _object_rows(contents, registry),
+        "objects": _objects(kinds, registry),
         "ties": dict(contents.ties),
         "trail": contents.trail,
         "plain": [key for key, _ in strays(contents.plain, contents.records.keys())],
@@ -154,28 +174,21 @@ def _envelope(
     return envelope | {key: value for key, value in optional.items() if value}
 
 
-def _schema_row(stored: Stored, rows: dict[str, int], registry: Registry) -> int:
-    record = stored.record
-    row = {"type": record.type, "version": record.version}
-    schema = registry.schema(record.type, record.version)
-    proof = fingerprint(schema, {*record.attributes, *record.parts}) if schema else None
-    if proof or stored.fingerprint:
-        row["fingerprint"] = proof or stored.fingerprint
-    return rows.setdefault(json.dumps(row, sort_keys=True), len(rows))
+def _head(kind: str, version: int, proof: str | None) -> dict[str, Json]:
+    return {"type": kind, "version": version} | ({"fingerprint": proof} if proof else {})
 
 
-def _object_rows(contents: Contents, registry: Registry) -> list[dict[str, Json]]:
+def _objects(kinds: list[_Kind], registry: Registry) -> list[dict[str, Json]]:
     """The attribute objects in use, each with the fingerprint of what of its schema is used."""
     used: dict[tuple[str, int], set[str]] = {}
-    for stored in contents.records.values():
-        for value in stored.record.attributes.values():
+    for kind in kinds:
+        for value in kind.record.attributes.values():
             collect_objects(value, used)
     rows = []
-    for (kind, version), fields in sorted(used.items()):
-        schema = registry.schema(kind, version)
+    for (name, version), fields in sorted(used.items()):
+        schema = registry.schema(name, version)
         if schema is not None:
-            proof = fingerprint(schema, fields)
-            rows.append({"type": kind, "version": version, "fingerprint": proof})
+            rows.append(_head(name, version, fingerprint(schema, fields)))
     return rows
 
 

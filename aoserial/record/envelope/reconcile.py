@@ -22,7 +22,7 @@ from aoserial.record.envelope.decode import Envelope, Row, parse_envelope
 from aoserial.record.envelope.digest import check_seal, decode_checksums
 from aoserial.record.envelope.encode import ENVELOPE_KEY
 from aoserial.record.keys import key_prefix, strays
-from aoserial.storage import Entry
+from aoserial.storage.safetensors import Entry
 
 
 def decode_envelope(

@@ -5,7 +5,7 @@ from aoserial.schema.builtin.float8 import FLOAT8_TENSOR
 from aoserial.schema.builtin.int8 import INT8_TENSOR
 from aoserial.schema.registry import REGISTRY, builtin_documents
 
-__all__ = ["FLOAT8_TENSOR", "INT8_TENSOR", "OWNER", "TENSORS"]
+__all__ = ["FLOAT8_TENSOR", "INT8_TENSOR", "OBJECTS", "OWNER", "TENSORS"]
 
 OWNER = "aoserial"
 TENSORS = (FLOAT8_TENSOR, INT8_TENSOR)
