@@ -1,0 +1,133 @@
+"""Quantized PyTorch checkpoints that outlive the code that wrote them.
+
+Importing this is cheap: torch is imported by the first name that needs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from aoserial._version import __version__
+from aoserial.errors import AoserialError, Faults
+
+if TYPE_CHECKING:
+    from aoserial import kernels, torchao
+    from aoserial.checkpoint import (
+        AoserialWarning,
+        LoadReport,
+        MigrationPlan,
+        Summary,
+        Verdict,
+        inspect,
+        plan,
+        verify,
+    )
+    from aoserial.checkpoint.flattening import flatten, unflatten
+    from aoserial.checkpoint.loading import load
+    from aoserial.checkpoint.migrating import migrate
+    from aoserial.checkpoint.modules import load_into
+    from aoserial.checkpoint.opening import Checkpoint, open  # noqa: A004
+    from aoserial.checkpoint.saving import save
+    from aoserial.migrations import migration
+    from aoserial.record import Record
+    from aoserial.schema import MISSING
+    from aoserial.storage import Part, compute
+    from aoserial.tensors import (
+        Activation,
+        Float8Tensor,
+        Granularity,
+        InertTensor,
+        Int8Tensor,
+        KernelHint,
+        MatmulHint,
+        VersionedTensor,
+        field,
+        register,
+        register_class,
+    )
+
+__all__ = [
+    "AoserialError",
+    "Faults",
+    "AoserialWarning",
+    # the torch-free side
+    "inspect",
+    "plan",
+    "verify",
+    "Summary",
+    "MigrationPlan",
+    "Verdict",
+    "LoadReport",
+    # reading and writing
+    "open",
+    "load",
+    "load_into",
+    "save",
+    "migrate",
+    "flatten",
+    "unflatten",
+    "Checkpoint",
+    # types that ship
+    "VersionedTensor",
+    "Float8Tensor",
+    "Int8Tensor",
+    "InertTensor",
+    "Activation",
+    "Granularity",
+    "KernelHint",
+    "MatmulHint",
+    # types of one's own
+    "register",
+    "register_class",
+    "field",
+    "migration",
+    "Record",
+    "Part",
+    "compute",
+    "MISSING",
+    # submodules
+    "kernels",
+    "torchao",
+    "__version__",
+]
+
+_HOMES = {
+    name: home
+    for home, names in {
+        "checkpoint": (
+            *("AoserialWarning", "LoadReport", "MigrationPlan", "Summary", "Verdict"),
+            *("inspect", "plan", "verify"),
+        ),
+        "checkpoint.flattening": ("flatten", "unflatten"),
+        "checkpoint.loading": ("load",),
+        "checkpoint.migrating": ("migrate",),
+        "checkpoint.modules": ("load_into",),
+        "checkpoint.opening": ("Checkpoint", "open"),
+        "checkpoint.saving": ("save",),
+        "migrations": ("migration",),
+        "record": ("Record",),
+        "schema": ("MISSING",),
+        "storage": ("Part", "compute"),
+        "tensors": (
+            *("VersionedTensor", "Float8Tensor", "Int8Tensor", "InertTensor"),
+            *("Activation", "Granularity", "KernelHint", "MatmulHint"),
+            *("field", "register", "register_class"),
+        ),
+    }.items()
+    for name in names
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("kernels", "torchao"):
+        return importlib.import_module(f"aoserial.{name}")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'aoserial' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"aoserial.{_HOMES[name]}"), name)
+    globals()[name] = value  # the next access is a plain one
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,86 @@
+"""State dicts to and from plain tensors and metadata, for those who do their own I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from aoserial.checkpoint.building import Loaded
+from aoserial.checkpoint.contents import catalog_of, prepare
+from aoserial.checkpoint.gathering import gather
+from aoserial.errors import UnsupportedTensorError, locating
+from aoserial.migrations import bind
+from aoserial.record.envelope import lay_out
+from aoserial.schema import REGISTRY
+from aoserial.storage import TensorPart
+from aoserial.storage.safetensors import Entry
+from aoserial.tensors import InertTensor, builder
+
+
+def flatten(state: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
+    """A state dict as plain tensors and metadata, as `safetensors.torch.save_file` takes them.
+
+    Nothing is copied: the tensors are the state dict's own. Who saves them must keep every tensor
+    under its key. The metadata carries no digests, since it cannot know the bytes of the file.
+
+    Returns:
+        key → plain tensor, and the metadata with aoserial's envelope.
+
+    Raises:
+        AoserialError: whatever `save` raises before it writes.
+    """
+    sheet = lay_out(gather(state), REGISTRY, sealed=False)
+    plain = {
+        key: part.tensor if isinstance(part, TensorPart) else part.read()
+        for key, part in sheet.parts.items()
+    }
+    return plain, sheet.metadata
+
+
+def unflatten(
+    plain_tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str]
+) -> tuple[dict[str, Loaded], dict[str, torch.Tensor]]:
+    """The inverse of `flatten`, and of torchao's, on all tensors of a checkpoint or on one shard's.
+
+    Returns:
+        The state dict of what is complete, and the tensors of records that are not: merge these
+        into the next shard's and call again.
+
+    Raises:
+        AoserialError: metadata that does not describe the tensors; types that cannot be resolved.
+    """
+    entries: dict[str, Entry] = {}
+    for key, tensor in plain_tensors.items():
+        if not isinstance(tensor, torch.Tensor):
+            raise UnsupportedTensorError(f"is a {type(tensor).__name__}, not a tensor").locate(
+                name=key
+            )
+        part = TensorPart(tensor)
+        entries[key] = (part.dtype, part.shape, 0, part.nbytes)
+    catalog = catalog_of(metadata, entries, partial=True)
+    state: dict[str, Loaded] = {}
+    used = set(catalog.plain.values())
+    for one in prepare(catalog):
+        slots = one.group.template.parts.values()
+        build = builder(one.outcome.record) if one.outcome else None
+        for name, keys in one.group.members.items():
+            used.update(keys)
+            leaves = {
+                slot: TensorPart(plain_tensors[key]) for slot, key in zip(slots, keys, strict=True)
+            }
+            with locating(name=name):
+                if one.outcome is None or build is None:
+                    record = bind(one.group.template, dict(leaves))
+                    state[name] = InertTensor(record, fingerprint=one.group.fingerprint)
+                else:
+                    record = bind(one.outcome.record, dict(leaves))
+                    state[name] = build([part.read() for part in record.parts.values()])
+    for name, key in catalog.plain.items():
+        state[name] = plain_tensors[key]
+    for name, target in catalog.ties.items():
+        if target in state:
+            state[name] = state[target]
+    leftover = {key: tensor for key, tensor in plain_tensors.items() if key not in used}
+    return state, leftover

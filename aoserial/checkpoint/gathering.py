@@ -1,0 +1,134 @@
+"""A live state dict as what goes into a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from aoserial.checkpoint.building import Loaded
+from aoserial.errors import (
+    AoserialError,
+    UnregisteredClassError,
+    UnsupportedTensorError,
+    locating,
+    raise_all,
+)
+from aoserial.record.envelope import ENVELOPE_KEY, Contents, Stored
+from aoserial.storage import TensorPart
+from aoserial.storage.dtypes import BY_NAME, dtype_name
+from aoserial.tensors import CLASSES, InertTensor, to_record
+
+_PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+
+def gather(state: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Contents:
+    """Sorts a state dict into quantized and plain tensors and ties; copies no data.
+
+    Two names are tied when they hold the same bytes the same way: one tensor object, or tensors of
+    one storage with equal offset, shape and strides. Other overlapping views are written out each.
+
+    Raises:
+        UnsupportedTensorError: what no file can hold: not a tensor, sparse, on `meta`, a dtype
+            without a name in the format …
+        UnregisteredClassError: a tensor subclass without a schema.
+        Faults: several of these.
+    """
+    records: dict[str, Stored] = {}
+    plain: dict[str, TensorPart] = {}
+    ties: dict[str, str] = {}
+    homes: dict[object, str] = {}
+    faults: list[AoserialError] = []
+    for name, value in state.items():
+        try:
+            with locating(name=name):
+                stored = _take(value)
+        except AoserialError as fault:
+            faults.append(fault)
+            continue
+        identity = _identity(stored)
+        home = homes.setdefault(identity, name) if identity is not None else name
+        if home != name:
+            ties[name] = home
+        elif isinstance(stored, Stored):
+            records[name] = stored
+        else:
+            plain[name] = stored
+    raise_all(f"{len(faults)} tensors cannot be saved", faults)
+    return Contents(
+        records=records,
+        plain=plain,
+        ties=ties,
+        trail=[],
+        metadata=_check_metadata(metadata or {}),
+        extra={},
+    )
+
+
+def _take(value: Loaded) -> Stored | TensorPart:
+    if isinstance(value, InertTensor):
+        return Stored(record=value.record, fingerprint=value.fingerprint)
+    if not isinstance(value, torch.Tensor):
+        raise UnsupportedTensorError(f"is a {type(value).__name__}, not a tensor")
+    if type(value) in CLASSES:
+        record = to_record(value)
+        for part_name, part in record.parts.items():
+            with locating(field=part_name):
+                _check_plain(part.tensor if isinstance(part, TensorPart) else value)
+        return Stored(record=record)
+    if type(value) not in _PLAIN_CLASSES:
+        raise UnregisteredClassError(
+            f"is a {type(value).__module__}.{type(value).__qualname__}, which has no schema; "
+            f"register it with @aoserial.register or aoserial.register_class"
+        )
+    _check_plain(value)
+    return TensorPart(value.detach())
+
+
+def _check_plain(tensor: torch.Tensor) -> None:
+    dtype = BY_NAME.get(dtype_name(tensor.dtype))
+    if dtype is None or not dtype.in_torch:
+        raise UnsupportedTensorError(f"dtype {tensor.dtype} has no name in the safetensors format")
+    if tensor.layout is not torch.strided:
+        raise UnsupportedTensorError(f"layout is {tensor.layout}, only strided tensors are stored")
+    if tensor.is_meta:
+        raise UnsupportedTensorError("is on the meta device and has no data")
+    if tensor.is_conj() or tensor.is_neg():
+        raise UnsupportedTensorError("is lazily conjugated or negated; resolve_conj() it first")
+
+
+def _identity(stored: Stored | TensorPart) -> object | None:
+    """What is equal for two values that hold the same bytes in the same way; None for no bytes."""
+    if isinstance(stored, TensorPart):
+        return _place(stored.tensor)
+    record = stored.record
+    places = tuple(
+        (name, _place(part.tensor) if isinstance(part, TensorPart) else None)
+        for name, part in record.parts.items()
+    )
+    if any(place is None for _, place in places):
+        return None
+    return (
+        record.type,
+        record.version,
+        record.shape,
+        record.dtype,
+        repr(record.attributes),
+        places,
+    )
+
+
+def _place(tensor: torch.Tensor) -> object | None:
+    if tensor.numel() == 0:
+        return None
+    return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+
+
+def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    for key, text in metadata.items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise UnsupportedTensorError(f"metadata must be strings, found {key!r}: {text!r:.60}")
+        if key == ENVELOPE_KEY:
+            raise UnsupportedTensorError(f"the metadata key {ENVELOPE_KEY!r} is aoserial's own")
+    return dict(metadata)

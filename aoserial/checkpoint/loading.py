@@ -1,0 +1,147 @@
+"""A whole checkpoint read into a state dict: `load`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from aoserial.checkpoint.building import Loaded, build_group, collector_paused
+from aoserial.checkpoint.contents import Prepared, check_assume, prepare, read_catalog
+from aoserial.checkpoint.report import LoadReport
+from aoserial.checkpoint.verifying import check_checksums
+from aoserial.errors import (
+    AoserialError,
+    UnknownNameError,
+    UnknownTypeError,
+    UnsupportedOperationError,
+    locating,
+    raise_all,
+)
+from aoserial.record import Catalog
+from aoserial.storage.safetensors import SafetensorsFile
+from aoserial.tensors import InertTensor
+
+if TYPE_CHECKING:
+    import torch
+
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: str | torch.device = "cpu",
+    *,
+    names: Iterable[str] | None = None,
+    strict: bool = True,
+    verify: Literal["structure", "checksums"] = "structure",
+    into: Literal["aoserial", "torchao"] = "aoserial",
+    assume: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Loaded]:
+    """Reads a checkpoint into a plain dict, quantized tensors at the heads of their types.
+
+    On the CPU tensors lie over the mapped file, privately: writing to them does not change it.
+
+    Args:
+        device: where the tensors go.
+        names: the tensors to read; all if not given.
+        strict: raise for tensors of unknown types; otherwise they come as `InertTensor`.
+        verify: `structure` checks all that the header says; `checksums` also reads every byte and
+            compares CRC-32s, where the file has them.
+        into: whose classes to build.
+        assume: answers to what a file cannot tell.
+        progress: called with bytes done and bytes in all.
+
+    Raises:
+        UnknownNameError: a name in `names` that the checkpoint does not have.
+        UnknownTypeError: `strict`, and a type that nobody registered.
+        AoserialError: whatever `open` raises.
+    """
+    check_assume(assume)
+    if into != "aoserial":
+        raise UnsupportedOperationError(f"into={into!r} is not available; 'aoserial' is")
+    if verify not in ("structure", "checksums"):
+        raise UnsupportedOperationError(f"verify={verify!r} is not 'structure' or 'checksums'")
+    with (
+        SafetensorsFile.open(path) as file,
+        locating(file=os.fspath(path)),
+        collector_paused(),
+    ):
+        catalog = read_catalog(file)
+        prepared = prepare(catalog)
+        if verify == "checksums":
+            raise_all("checksums do not match", list(check_checksums(file, catalog)))
+        if strict:
+            _refuse_unknown(prepared)
+        LoadReport.of(catalog, prepared).warn()
+        wanted = _wanted(catalog, prepared, names)
+        state = _read(file, catalog, prepared, wanted, progress)
+    if str(device) != "cpu":
+        state = {
+            name: tensor if isinstance(tensor, InertTensor) else tensor.to(device)
+            for name, tensor in state.items()
+        }
+    return state
+
+
+def _read(
+    file: SafetensorsFile,
+    catalog: Catalog,
+    prepared: list[Prepared],
+    wanted: Collection[str] | None,
+    progress: Progress | None,
+) -> dict[str, Loaded]:
+    state: dict[str, Loaded] = {}
+    done, total = 0, file.source.size
+    needed = None
+    if wanted is not None:
+        needed = {*wanted, *(catalog.ties[name] for name in wanted if name in catalog.ties)}
+    for one in prepared:
+        state.update(build_group(file, one, needed))
+        if progress is not None:
+            done += len(one.group.members) * one.group.template.nbytes
+            progress(done, total)
+    names = [name for name in catalog.plain if needed is None or name in needed]
+    state.update(zip(names, file.tensors([catalog.plain[name] for name in names]), strict=True))
+    for name, target in catalog.ties.items():
+        if wanted is None or name in wanted:
+            state[name] = state[target]
+    if wanted is not None:  # targets of ties were read for them
+        state = {name: state[name] for name in wanted}
+    if progress is not None:
+        progress(total, total)
+    return state
+
+
+def _wanted(
+    catalog: Catalog, prepared: list[Prepared], names: Iterable[str] | None
+) -> dict[str, None] | None:
+    if names is None:
+        return None
+    wanted = dict.fromkeys(names)
+    present = {name for one in prepared for name in one.group.members}
+    present |= catalog.plain.keys() | catalog.ties.keys()
+    unknown = [
+        UnknownNameError("the checkpoint has no such tensor").locate(name=name)
+        for name in wanted
+        if name not in present
+    ]
+    raise_all(f"{len(unknown)} names are not in the checkpoint", unknown)
+    return wanted
+
+
+def _refuse_unknown(prepared: list[Prepared]) -> None:
+    unknown: list[AoserialError] = []
+    for one in prepared:
+        if one.outcome is None:
+            kind = one.group.template.type
+            unknown += [
+                UnknownTypeError(
+                    f"no type {kind!r} is registered; import the package that defines it, "
+                    f"or load with strict=False to get it inert",
+                    type=kind,
+                ).locate(name=name)
+                for name in one.group.members
+            ]
+    raise_all(f"{len(unknown)} tensors are of unknown types", unknown)

@@ -1,0 +1,62 @@
+"""`verify`: every fault of a file with its place, and what could not be checked."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.files import edit_envelope, split
+
+import aoserial
+from aoserial.errors import FieldError, IntegrityError, MissingFileError
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "model.safetensors"
+    weight = aoserial.Int8Tensor.from_float(torch.randn(8, 16))
+    aoserial.save({"m.weight": weight, "m.bias": torch.ones(8)}, path)
+    return path
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_file_as_it_was_written_is_clean(path, deep):
+    verdict = aoserial.verify(path, deep=deep)
+    assert verdict
+    assert (verdict.faults, verdict.unverified) == ((), ())
+
+
+def test_every_damaged_tensor_is_named(path):
+    whole = bytearray(path.read_bytes())
+    header, data = split(path)
+    start = len(whole) - len(data)
+    for key in ("m._weight_scale", "m.bias"):
+        whole[start + header[key]["data_offsets"][0]] ^= 1
+    path.write_bytes(whole)
+    assert aoserial.verify(path)  # the structure is right
+    verdict = aoserial.verify(path, deep=True)
+    assert not verdict
+    assert {fault.location.name for fault in verdict.faults} == {"m._weight_scale", "m.bias"}
+    assert all(isinstance(fault, IntegrityError) for fault in verdict.faults)
+
+
+def test_records_that_would_not_load_are_faults(path):
+    edit_envelope(path, lambda e: e["records"][0]["attributes"].update(block_size=[1, 5]))
+    (fault,) = aoserial.verify(path).faults
+    assert isinstance(fault, FieldError)
+    assert (fault.location.file, fault.location.field) == (str(path), "scale")
+
+
+def test_what_carries_no_digest_is_reported_and_not_called_verified(tmp_path):
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.ones(1)}, tmp_path / "plain")
+    verdict = aoserial.verify(tmp_path / "plain", deep=True)
+    assert verdict
+    assert len(verdict.unverified) == 2
+
+
+def test_a_file_that_cannot_be_read_at_all_is_a_fault_and_a_missing_one_an_error(path):
+    path.write_bytes(b"<html>")
+    assert not aoserial.verify(path)
+    with pytest.raises(MissingFileError):
+        aoserial.verify(path.with_name("none"))
