@@ -1,0 +1,144 @@
+"""The commands: options in, library call, rendering, exit status.
+
+Exit status: 0 clean, 1 findings, 2 error. Errors go to stderr in a sentence or two, never as a
+traceback. torch is imported by the commands that need it alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from aoserial._version import __version__
+from aoserial.checkpoint import inspect, plan, verify
+from aoserial.cli import render
+from aoserial.errors import AoserialError
+
+CLEAN, FINDINGS, ERROR = 0, 1, 2
+_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Runs the command line and returns its exit status."""
+    try:
+        status = cli.main(arguments, prog_name="aoserial", standalone_mode=False)
+        return status if isinstance(status, int) else CLEAN
+    except AoserialError as error:
+        render.error(str(error))
+    except click.UsageError as error:
+        render.error(error.format_message())
+    except BrokenPipeError:  # the reader of our output left, as `head` does
+        sys.stderr.close()
+    except (KeyboardInterrupt, click.Abort):
+        render.error("interrupted; nothing was left half written")
+        return _INTERRUPTED
+    return ERROR
+
+
+def _assume_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--assume",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_parse_assume,
+        help="Answer what a file cannot tell.",
+    )(function)
+
+
+def _parse_assume(_: object, __: object, pairs: tuple[str, ...]) -> dict[str, str]:
+    answers = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE")
+        answers[key] = value
+    return answers
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="aoserial")
+def cli() -> None:
+    """Reads, checks and upgrades quantized PyTorch checkpoints."""
+
+
+@cli.command("inspect")
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="Print for machines.")
+def inspect_command(path: str, as_json: bool) -> int:
+    """Shows what a checkpoint holds, from its header alone."""
+    summary = inspect(path)
+    if as_json:
+        data = dataclasses.asdict(summary)
+        for row, entry in zip(summary.types, data["types"], strict=True):
+            entry["bits_per_weight"] = row.bits_per_weight
+        click.echo(json.dumps(data, indent=2))
+    else:
+        render.summary(summary)
+    return FINDINGS if any(row.problem for row in summary.types) else CLEAN
+
+
+@cli.command("migrate")
+@click.argument("src")
+@click.argument("dst", required=False)
+@click.option("--to", metavar="TYPE@V", help="Stop at that version.")
+@click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
+@click.option("--in-place", is_flag=True, help="Replace SRC.")
+@click.option("--resume", is_flag=True, help="Go on with an interrupted migration.")
+@click.option("--allow-lossy", is_flag=True, help="Run steps that lose something.")
+@_assume_option
+def migrate_command(  # noqa: PLR0917 - click calls it by keyword
+    src: str,
+    dst: str | None,
+    to: str | None,
+    dry_run: bool,
+    in_place: bool,
+    resume: bool,
+    allow_lossy: bool,
+    assume: dict[str, str],
+) -> int:
+    """Rewrites a checkpoint at the newest versions of its types."""
+    if dry_run:
+        render.plan(plan(src, to=to, assume=assume))
+        return CLEAN
+    if dst is None and not in_place:
+        raise click.UsageError("say where to write (DST), or --in-place, or --dry-run")
+    if dst is not None and in_place:
+        raise click.UsageError("DST and --in-place contradict each other")
+    from aoserial.checkpoint.migrating import migrate  # needs torch
+
+    with render.progress("migrating") as progress:
+        done = migrate(
+            src,
+            dst,
+            to=to,
+            in_place=in_place,
+            resume=resume,
+            allow_lossy=allow_lossy,
+            assume=assume,
+            progress=progress,
+        )
+    render.migrated(done, dst or src)
+    return CLEAN
+
+
+@cli.command("verify")
+@click.argument("path")
+@click.option("--deep", is_flag=True, help="Read every byte and compare checksums.")
+def verify_command(path: str, deep: bool) -> int:
+    """Checks a checkpoint against what it says of itself."""
+    verdict = verify(path, deep=deep)
+    render.verdict(verdict, deep=deep)
+    return CLEAN if verdict else FINDINGS
+
+
+@cli.command("demo")
+def demo_command() -> int:
+    """Takes a checkpoint that an old torchao wrote all the way to a running model."""
+    from aoserial.cli.demo import demo  # needs torch
+
+    return CLEAN if demo() else FINDINGS

@@ -1,0 +1,51 @@
+"""Importing torch takes seconds, so what needs no torch must not import it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CASE = Path(__file__).parents[2] / "fixtures/torchao-0.15.0/float8wo_v2/model.safetensors"
+HEAVY = ("torch", "numpy", "safetensors")
+
+
+def heavy_modules_after(code: str) -> str:
+    """Runs `code` in a process of its own and returns which heavy packages it loaded."""
+    report = f"import sys; print('loaded', [name for name in {HEAVY!r} if name in sys.modules])"
+    result = subprocess.run(
+        [sys.executable, "-c", f"{code}\n{report}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import aoserial",
+        "import aoserial.errors, aoserial.schema.builtin, aoserial.record, aoserial.migrations",
+        "import aoserial.storage, aoserial.storage.safetensors",
+        "import aoserial.torchao, aoserial.checkpoint",
+        f"import aoserial; aoserial.inspect({str(CASE)!r})",
+        f"import aoserial; aoserial.plan({str(CASE)!r})",
+        f"import aoserial; aoserial.verify({str(CASE)!r}, deep=True)",
+        f"from aoserial.cli.app import run; run(['inspect', {str(CASE)!r}])",
+        f"from aoserial.cli.app import run; run(['migrate', '--dry-run', {str(CASE)!r}])",
+        f"from aoserial.cli.app import run; run(['verify', '--deep', {str(CASE)!r}])",
+        "from aoserial.cli.app import run; run(['--help'])",
+    ],
+)
+def test_this_loads_no_torch(code):
+    assert heavy_modules_after(code) == "loaded []"
+
+
+def test_the_first_name_that_needs_torch_loads_it():
+    assert "torch" in heavy_modules_after("import aoserial; aoserial.VersionedTensor")

@@ -1,0 +1,161 @@
+"""The commands, run as a person or a script runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.files import edit_envelope, join
+
+import aoserial
+from aoserial.cli.app import run
+
+CASE = Path(__file__).parents[2] / "fixtures/torchao-0.15.0/float8wo_v2/model.safetensors"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "model.safetensors"
+    weight = aoserial.Int8Tensor.from_float(torch.randn(8, 16))
+    aoserial.save({"m.weight": weight, "tied": weight, "m.bias": torch.ones(8)}, path)
+    return path
+
+
+def test_inspect_shows_types_versions_counts_bytes_and_what_would_migrate(capsys):
+    assert run(["inspect", str(CASE)]) == 0
+    shown = capsys.readouterr().out
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("torchao.Float8")]
+    assert row == [
+        "torchao.Float8Tensor",
+        "2",
+        "2",
+        "1",
+        "2.1",
+        "KiB",
+        "8.50",
+        "aoserial.Float8Tensor@1",
+    ]
+    assert "writer: torchao" in shown
+
+
+def test_inspect_as_json_is_for_machines(path, capsys):
+    assert run(["inspect", "--json", str(path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["writer"] == "aoserial 0.1.0"
+    assert [(row["type"], row["count"]) for row in told["types"]] == [
+        ("aoserial.Int8Tensor", 1),
+        ("torch.Tensor", 1),
+    ]
+    assert told["types"][0]["bits_per_weight"] == 8 * (128 + 32) / 128
+    assert told["ties"] == 1
+
+
+def test_inspect_says_what_would_not_load_and_exits_with_findings(path, capsys):
+    edit_envelope(path, lambda e: e["schemas"][0].update(version=9))
+    assert run(["inspect", str(path)]) == 1
+    shown = capsys.readouterr().out
+    assert "does not load" in shown
+    assert "aoserial.Int8Tensor@9 is newer than this reader" in shown
+
+
+def test_inspect_shows_the_head_of_an_unknown_type_as_unknown(path, capsys):
+    edit_envelope(path, lambda e: e["schemas"][0].update(type="gone.Tensor"))
+    assert run(["inspect", str(path)]) == 0
+    assert "unknown" in capsys.readouterr().out
+
+
+def test_migrate_writes_a_new_file(tmp_path, capsys):
+    assert run(["migrate", str(CASE), str(tmp_path / "new.safetensors")]) == 0
+    assert "1 tensors migrated" in capsys.readouterr().out
+    assert isinstance(
+        aoserial.load(tmp_path / "new.safetensors")["0.weight"], aoserial.Float8Tensor
+    )
+
+
+def test_migrate_dry_run_shows_the_plan_and_writes_nothing(tmp_path, capsys):
+    assert run(["migrate", str(CASE), str(tmp_path / "new"), "--dry-run"]) == 0
+    assert "leave_torchao_float8" in capsys.readouterr().out
+    assert os.listdir(tmp_path) == []
+
+
+def test_verify_tells_clean_from_damaged(path, capsys):
+    assert run(["verify", "--deep", str(path)]) == 0
+    assert "clean (header, records and every byte)" in capsys.readouterr().out
+    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
+    assert run(["verify", str(path)]) == 0
+    assert run(["verify", "--deep", str(path)]) == 1
+    assert "CRC-32" in capsys.readouterr().out
+
+
+def test_verify_does_not_call_bytes_checked_that_have_no_checksums(capsys):
+    assert run(["verify", "--deep", str(CASE)]) == 0
+    shown = capsys.readouterr().out
+    assert "not verified: the data" in shown
+    assert "every byte" not in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["inspect", "no-such-file"], "no such file"),
+        (["inspect", str(Path(__file__))], "not a safetensors file"),
+        (["inspect"], "Missing argument"),
+        (["frobnicate"], "No such command"),
+        (["migrate", str(CASE)], "say where to write"),
+        (["migrate", str(CASE), "x", "--in-place"], "contradict"),
+        (["migrate", str(CASE), "x", "--assume", "novalue"], "not KEY=VALUE"),
+        (["migrate", str(CASE), "x", "--to", "nonsense"], "not TYPE@VERSION"),
+        (["migrate", str(CASE), "/no/such/folder/x"], "/no/such/folder"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(map(str, value))[:30],
+)
+def test_an_error_is_a_sentence_on_stderr_and_status_two(arguments, told, capsys):
+    assert run(arguments) == 2
+    captured = capsys.readouterr()
+    assert told in captured.err
+    assert captured.err.startswith("aoserial: ")
+    assert "Traceback" not in captured.err
+    assert captured.out == ""
+
+
+def test_names_from_a_file_are_printed_with_control_characters_escaped(tmp_path, capsys):
+    header = {
+        "__metadata__": {"aoserial": "\x1b[2J"},
+        "x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+    }
+    path = join(tmp_path / "evil\x1b[31m.safetensors", header, b"\0" * 4)
+    assert run(["inspect", str(path)]) == 2
+    captured = capsys.readouterr()
+    assert "\x1b" not in captured.out + captured.err
+
+
+def test_markup_in_a_name_is_text(tmp_path, capsys):
+    path = tmp_path / "[bold]x.safetensors"
+    aoserial.save({"t": torch.ones(1)}, path)
+    assert run(["inspect", str(path)]) == 0
+    assert "[bold]x" in capsys.readouterr().out
+
+
+def test_the_demo_holds(capsys):
+    assert run(["demo"]) == 0
+    shown = capsys.readouterr().out
+    assert "All of the above held." in shown
+    assert "NO " not in shown
+
+
+def test_the_installed_script_runs_and_a_closed_pipe_is_no_error():
+    program = f"{sys.executable} -c 'import aoserial.cli as c; c.main()'"
+    command = f"{program} inspect --json {CASE} | head -c 1"
+    result = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "Traceback" not in result.stderr
