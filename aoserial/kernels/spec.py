@@ -1,0 +1,107 @@
+"""What a kernel sees of a quantized weight, and of a device: plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ActivationSpec:
+    """How a linear layer quantizes its activation before it meets the weight.
+
+    Attributes:
+        static: scales are stored with the weight; otherwise computed from each activation.
+        dtype: torch's name of the codes' dtype.
+        granularity: which elements share a scale: `tensor`, `row`, `token`, `axis`, `group` or
+            `block`, with `dim` (of row and axis), `group_size` (of group), `block_size` (of block).
+        mapping: how values are mapped to codes: `symmetric`, `symmetric_no_clipping_err` or
+            `asymmetric`.
+        reduce_range: use half of the code range.
+        lower_bound, upper_bound: bounds of |x| when choosing a scale.
+    """
+
+    static: bool
+    dtype: str
+    granularity: str
+    dim: int | None = None
+    group_size: int | None = None
+    block_size: tuple[int, ...] | None = None
+    mapping: str = "symmetric"
+    reduce_range: bool = False
+    lower_bound: float | None = None
+    upper_bound: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Spec:
+    """A weight without its values.
+
+    Attributes:
+        kind: what its codes mean: `float8` (w = q s) or `int8` (w = (q - z) s).
+        data_dtype: torch's name of the codes' dtype.
+        shape: of the tensor it stands for, [..., N, K].
+        dtype: torch's name of the dtype it stands for.
+        block_size: elements that share a scale, by dimension.
+        activation: what to do with the activation; None leaves it as it is.
+        parts: the names of the parts the weight has.
+    """
+
+    kind: str
+    data_dtype: str
+    shape: tuple[int, ...]
+    dtype: str
+    block_size: tuple[int, ...]
+    activation: ActivationSpec | None = None
+    parts: tuple[str, ...] = ("qdata", "scale")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weight:
+    """A spec with its values: `parts` are plain tensors by name.
+
+    qdata: the codes, of the spec's shape. scale, zero_point: ceil(shape / block_size).
+    act_scale, act_zero_point: of a static activation. act_pre_scale: broadcast over [..., K].
+    """
+
+    spec: Spec
+    parts: Mapping[str, torch.Tensor]
+
+
+@runtime_checkable
+class HasWeight(Protocol):
+    """A tensor that can show itself to kernels."""
+
+    def kernel_weight(self) -> Weight | None: ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceInfo:
+    """A device as plain data, so that which backend takes what can be tested as a table.
+
+    Attributes:
+        type: `cpu`, `cuda`, `xpu`, `meta` …
+        capability: of a CUDA device, (9, 0) for an H100.
+        vendor: `nvidia` or `amd` for a CUDA device, else empty.
+    """
+
+    type: str
+    capability: tuple[int, int] | None = None
+    vendor: str = ""
+
+    @classmethod
+    def of(cls, device: torch.device) -> DeviceInfo:
+        """The device this program runs on."""
+        if device.type != "cuda" or not torch.cuda.is_available():
+            return cls(type=device.type)
+        vendor = "amd" if torch.version.hip else "nvidia"
+        return cls(type="cuda", capability=_capability(device.index), vendor=vendor)
+
+
+# asked while a graph is traced, and fixed in it
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _capability(index: int | None) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(index)

@@ -1,0 +1,329 @@
+"""`VersionedTensor`: the base of every quantized tensor class that aoserial can save.
+
+An instance is a wrapper: it has a logical shape, dtype and device, and no bytes of its own. Its
+fields are plain attributes: part tensors, and attribute values as Python has them.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+from aoserial.errors import UnsupportedOperationError
+from aoserial.kernels import Weight, linear
+from aoserial.storage.dtypes import dtype_name
+from aoserial.tensors import dispatch
+from aoserial.tensors.checking import checked_fields, common_device, given_parts
+from aoserial.tensors.classes import CLASSES, owner
+from aoserial.tensors.kept import NOTHING_KEPT, Kept
+from aoserial.tensors.live import freeze, thaw
+
+
+class VersionedTensor(torch.Tensor):
+    """A quantized tensor with a type id, an integer version and a schema.
+
+    Subclass it, declare fields as annotations, and decorate with `@aoserial.register`:
+
+        @aoserial.register("acme.Int4Tensor", version=1)
+        class Int4Tensor(aoserial.VersionedTensor):
+            qdata: torch.Tensor
+            scale: torch.Tensor
+            block_size: tuple[int, ...]
+            zero_point: torch.Tensor | None = None
+
+            def dequantize(self, dtype=None): ...
+
+    The constructor takes required tensors, required attributes, optional tensors and optional
+    attributes, in that order, and the logical `shape` and `dtype` by keyword; it checks them
+    against the schema. A class that declares `tensor_data_names` and its companions itself, with
+    its own `__new__` and `__init__` (torchao's convention), works as well.
+
+    Laws, for every subclass:
+        * the parts of an instance lie on one device, which is the instance's;
+        * a view shares its parts' storage: writing to it writes to what it views;
+        * `.to(dtype)` changes the logical dtype, what `dequantize` returns, and no part.
+
+    Attributes:
+        dims: names of the logical dimensions, as `("...", "N", "K")`; shape rules speak of them.
+        ignorable: prefixes of field names that older readers may ignore.
+        removed: name → version, of fields that are gone and whose names stay reserved.
+    """
+
+    dims: ClassVar[Sequence[str] | None] = None
+    ignorable: ClassVar[Sequence[str]] = ()
+    removed: ClassVar[Mapping[str, int]] = {}
+    tensor_data_names: ClassVar[list[str]]
+    tensor_attribute_names: ClassVar[list[str]]
+    optional_tensor_data_names: ClassVar[list[str]]
+    optional_tensor_attribute_names: ClassVar[list[str]]
+    _specs: ClassVar[dict[str, Any]]
+    __signature__: ClassVar[inspect.Signature]
+    _kept: Kept = NOTHING_KEPT
+
+    def __new__(
+        cls,
+        *args: Any,
+        shape: Sequence[int] | None = None,
+        dtype: torch.dtype | None = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Checks the fields against the schema and makes the tensor.
+
+        Args:
+            shape: the logical shape; `logical_shape` of the fields unless given.
+            dtype: the logical dtype; torch's default dtype unless given.
+
+        Raises:
+            TypeError: arguments that are missing, unknown or given twice.
+            FieldError: fields outside the schema, or parts on several devices.
+        """
+        declared = CLASSES.tensor(cls)
+        given = declared.signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        parts = given_parts(declared, given.arguments)
+        attributes = {name: given.arguments[name] for name in declared.attributes}
+        size = tuple(cls.logical_shape(parts, attributes) if shape is None else shape)
+        return declared.make(  # type: ignore[return-value]
+            checked_fields(declared, parts, attributes, size),
+            shape=size,
+            dtype=torch.get_default_dtype() if dtype is None else dtype,
+            device=common_device(parts),
+        )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Does nothing: `__new__` sets the fields. (torch.Tensor's takes no arguments.)"""
+
+    @classmethod
+    def logical_shape(
+        cls, parts: Mapping[str, torch.Tensor], attributes: Mapping[str, Any]
+    ) -> Sequence[int]:
+        """The shape of the tensor these fields stand for, for a constructor not told it.
+
+        That of the first part; override it where codes are packed.
+        """
+        del attributes
+        return next(iter(parts.values())).shape
+
+    # -- operators --------------------------------------------------------------------------
+
+    @classmethod
+    def implements(cls, aten_ops: object) -> Callable[[dispatch.Handler], dispatch.Handler]:
+        """Decorates the handler `(op, types, args, kwargs)` of aten operators for this class."""
+        return dispatch.add(cls, dispatch.ATEN_TABLE, aten_ops)
+
+    @classmethod
+    def implements_torch_function(
+        cls, torch_fns: object
+    ) -> Callable[[dispatch.Handler], dispatch.Handler]:
+        """Decorates the handler `(function, types, args, kwargs)` of torch functions."""
+        return dispatch.add(cls, dispatch.FUNCTION_TABLE, torch_fns)
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        handler = dispatch.find(cls, dispatch.FUNCTION_TABLE, func)
+        if handler is not None:
+            return handler(func, types, args, kwargs or {})
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        handler = dispatch.find(cls, dispatch.ATEN_TABLE, func)
+        if handler is not None:
+            return handler(func, types, args, kwargs or {})
+        raise UnsupportedOperationError(
+            f"{cls.__name__} has no {func}; dequantize() gives a plain tensor that has"
+        )
+
+    # -- what a quantized weight is for -----------------------------------------------------
+
+    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The plain tensor this one stands for, in its logical dtype unless another is given."""
+        del dtype
+        raise UnsupportedOperationError(f"{type(self).__name__} does not say how to dequantize")
+
+    def kernel_weight(self) -> Weight | None:
+        """The weight as kernels see it, or None for a type that only `dequantize` can compute."""
+        return None
+
+    def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        """`F.linear(x, self, bias)`.
+
+        Args:
+            x: [..., K], floating point.
+            bias: [N].
+
+        Returns:
+            [..., N], in the dtype of `x`.
+        """
+        weight = self.kernel_weight()
+        if weight is not None:
+            return linear(x, weight, bias)
+        return F.linear(x, self.dequantize().to(x.dtype), bias)
+
+    # -- parts and metadata -----------------------------------------------------------------
+
+    def part_names(self) -> list[str]:
+        """The names of the attributes that hold tensors, those of ignored fields last."""
+        declared = CLASSES.tensor(type(self))
+        held = [name for name in declared.tensors if getattr(self, name) is not None]
+        return held + list(self._kept.slots)
+
+    def with_parts(
+        self,
+        parts: Mapping[str, torch.Tensor],
+        *,
+        shape: Sequence[int] | None = None,
+        dtype: torch.dtype | None = None,
+        strides: Sequence[int] | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """A tensor like this one with other parts, unchecked.
+
+        Args:
+            parts: by attribute name; every one that `part_names` lists.
+            shape: the logical shape, if it changes.
+            dtype: the logical dtype, if it changes.
+            strides: of the wrapper; contiguous unless given.
+            attributes: those that change.
+        """
+        declared = CLASSES.tensor(type(self))
+        changed = attributes or {}
+        fields: dict[str, Any] = {name: parts.get(name) for name in declared.tensors}
+        for name, hint in declared.hints.items():
+            held = changed[name] if name in changed else getattr(self, name)
+            # a list of its own for each tensor, since lists can be changed
+            fields[name] = thaw(freeze(held), hint) if hint.sequence is list else held
+        tensor = declared.make(
+            fields,
+            shape=self.shape if shape is None else shape,
+            dtype=self.dtype if dtype is None else dtype,
+            device=common_device(parts),
+            strides=strides,
+        )
+        if dtype is not None and tensor.dtype != dtype:  # a constructor that takes no dtype
+            raise UnsupportedOperationError(f"{type(self).__name__} is always {tensor.dtype}")
+        self._kept.attach(tensor, parts)
+        return tensor  # type: ignore[return-value]
+
+    def cut_part(
+        self, name: str, part: torch.Tensor, dim: int, start: int, stop: int
+    ) -> torch.Tensor:
+        """What a part that has no shape rule becomes when the tensor is sliced: it stays whole.
+
+        Override it for one that follows a dimension in a way that no rule expresses.
+
+        Args:
+            dim, start, stop: the slice of the tensor, in range.
+
+        Returns:
+            `part`, or a view of it.
+        """
+        del name, dim, start, stop
+        return part
+
+    def _apply_fn_to_data(
+        self,
+        fn: Callable[[torch.Tensor], torch.Tensor],
+        *,
+        dtype: torch.dtype | None = None,
+        strides: Sequence[int] | None = None,
+    ) -> Self:
+        """A tensor like this one whose every part is `fn` of this one's."""
+        parts = {name: fn(getattr(self, name)) for name in self.part_names()}
+        return self.with_parts(parts, dtype=dtype, strides=strides)
+
+    def _same_metadata(self, other: object) -> bool:
+        """Whether the two differ in the values of their parts at most."""
+        if type(self) is not type(other) or not isinstance(other, VersionedTensor):
+            return False
+        names, metadata = self.__tensor_flatten__()
+        other_names, other_metadata = other.__tensor_flatten__()
+        if self.shape != other.shape or names != other_names or metadata != other_metadata:
+            return False
+        return all(_alike(getattr(self, name), getattr(other, name)) for name in names)
+
+    def _get_to_kwargs(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The device, dtype and non_blocking that arguments of `.to` or `_to_copy` ask for."""
+        plain = [arg for arg in args if not isinstance(arg, torch.layout)]
+        for ignored in ("layout", "memory_format", "pin_memory"):
+            kwargs.pop(ignored, None)
+        device, dtype, non_blocking, _ = torch._C._nn._parse_to(*plain, **kwargs)
+        return {
+            "device": self.device if device is None else device,
+            "dtype": self.dtype if dtype is None else dtype,
+            "non_blocking": non_blocking,
+        }
+
+    def __tensor_flatten__(self) -> tuple[list[str], tuple[Any, ...]]:
+        """The names of the part tensors, and the rest as a tuple that compares and hashes."""
+        declared = CLASSES.tensor(type(self))
+        attributes = tuple(freeze(getattr(self, name)) for name in declared.attributes)
+        return self.part_names(), (self.dtype, attributes, self._kept)
+
+    @classmethod
+    def __tensor_unflatten__(
+        cls,
+        inner_tensors: Mapping[str, torch.Tensor],
+        metadata: tuple[Any, ...],
+        outer_size: Sequence[int],
+        outer_stride: Sequence[int],
+    ) -> torch.Tensor:
+        declared = CLASSES.tensor(cls)
+        dtype, attributes, kept = metadata
+        fields: dict[str, Any] = {name: inner_tensors.get(name) for name in declared.tensors}
+        for name, value in zip(declared.attributes, attributes, strict=True):
+            fields[name] = thaw(value, declared.hints[name])
+        tensor = declared.make(
+            fields,
+            shape=outer_size,
+            dtype=dtype,
+            device=next(iter(inner_tensors.values())).device,
+            strides=outer_stride,
+        )
+        kept.attach(tensor, inner_tensors)
+        return tensor
+
+    # -- what the default would get wrong ---------------------------------------------------
+
+    def share_memory_(self) -> Self:
+        """Moves every part to shared memory. (The wrapper has no storage to move.)"""
+        for name in self.part_names():
+            getattr(self, name).share_memory_()
+        return self
+
+    def is_shared(self) -> bool:
+        """Whether every part lies in shared memory."""
+        return all(getattr(self, name).is_shared() for name in self.part_names())
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
+        """One line: type, shape, dtype, device, attributes and what the parts are, no data."""
+        del tensor_contents
+        if type(self) not in CLASSES:
+            return f"<{owner(type(self))}, not registered>"
+        names = CLASSES.tensor(type(self)).attributes
+        attributes = {name: getattr(self, name) for name in names}
+        told = [f"{name}={value!r}" for name, value in attributes.items() if value is not None]
+        told += [f"{name}: {dtype_name(getattr(self, name).dtype)}" for name in self.part_names()]
+        head = f"{list(self.shape)}, {dtype_name(self.dtype)}, {self.device}"
+        return f"{type(self).__name__}({', '.join([head, *told])})"
+
+
+def _alike(part: torch.Tensor, other: torch.Tensor) -> bool:
+    return part.shape == other.shape and part.dtype == other.dtype

@@ -1,0 +1,78 @@
+"""`Float8Tensor`: fp8 codes with a scale a block."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+
+from aoserial.kernels import Spec, Weight, dequantize_float8, quantize_float8
+from aoserial.schema.builtin import FLOAT8_TENSOR
+from aoserial.storage.dtypes import dtype_name
+from aoserial.tensors.activation import Activation, KernelHint
+from aoserial.tensors.base import VersionedTensor
+from aoserial.tensors.granularity import BlockSize, block_size
+from aoserial.tensors.registration import bind
+
+
+@bind(FLOAT8_TENSOR)
+class Float8Tensor(VersionedTensor):
+    """w = qdata · scale.
+
+    qdata: float8 (e4m3fn, e5m2 and their fnuz kin) [..., N, K].
+    scale: float32, bfloat16 or float16, ceil(shape / block_size).
+    act_scale: of a static activation.
+    """
+
+    qdata: torch.Tensor
+    scale: torch.Tensor
+    block_size: tuple[int, ...]
+    act_scale: torch.Tensor | None = None
+    activation: Activation | None = None
+    kernel: KernelHint | None = None
+
+    @classmethod
+    def from_float(
+        cls,
+        w: torch.Tensor,
+        *,
+        dtype: torch.dtype = torch.float8_e4m3fn,
+        granularity: BlockSize = "row",
+    ) -> Self:
+        """Quantizes a weight; its dtype becomes the logical one.
+
+        Args:
+            w: [..., N, K], floating point, finite.
+            dtype: of the codes.
+            granularity: what shares a scale: `"tensor"`, `"row"`, or a block such as (128, 128).
+
+        Raises:
+            QuantizationError: `w` holds an infinity or NaN, or is no floating-point tensor.
+        """
+        blocks = block_size(granularity, w.shape)
+        qdata, scale = quantize_float8(w.detach(), block_size=blocks, dtype=dtype)
+        return cls(qdata, scale, blocks, shape=w.shape, dtype=w.dtype)
+
+    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """The plain weight [..., N, K], in the logical dtype unless another is given."""
+        return dequantize_float8(
+            self.qdata,
+            self.scale,
+            block_size=self.block_size,
+            dtype=self.dtype if dtype is None else dtype,
+        )
+
+    def kernel_weight(self) -> Weight:
+        parts = {"qdata": self.qdata, "scale": self.scale}
+        if self.act_scale is not None:
+            parts["act_scale"] = self.act_scale
+        spec = Spec(
+            kind="float8",
+            data_dtype=dtype_name(self.qdata.dtype),
+            shape=tuple(self.shape),
+            dtype=dtype_name(self.dtype),
+            block_size=self.block_size,
+            activation=None if self.activation is None else self.activation.spec(),
+            parts=tuple(parts),
+        )
+        return Weight(spec=spec, parts=parts)

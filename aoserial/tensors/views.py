@@ -1,0 +1,149 @@
+"""Slices of quantized tensors: true views, whose parts share the storage of the parts they view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+import torch
+
+from aoserial.errors import UnsupportedOperationError
+from aoserial.tensors import geometry
+from aoserial.tensors.base import VersionedTensor
+from aoserial.tensors.classes import CLASSES
+from aoserial.tensors.ops import view_operator
+
+aten = torch.ops.aten
+
+
+@view_operator(aten.slice.Tensor)  # also what narrow, w[a:b] and w[:, a:b] call
+def _slice(
+    tensor: VersionedTensor,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> VersionedTensor:
+    if step != 1:
+        raise UnsupportedOperationError(f"a quantized tensor is sliced in steps of 1, not {step}")
+    dim = geometry.normalize(dim, tensor.dim())
+    first, last = geometry.clamp(start, end, tensor.shape[dim])
+    return _span(tensor, dim, first, last)
+
+
+@view_operator(aten.split.Tensor)  # also what chunk calls
+def _split(tensor: VersionedTensor, split_size: int, dim: int = 0) -> list[VersionedTensor]:
+    dim = geometry.normalize(dim, tensor.dim())
+    length = tensor.shape[dim]
+    starts = range(0, length, split_size) if length else (0,)
+    return [_span(tensor, dim, start, min(start + split_size, length)) for start in starts]
+
+
+@view_operator(aten.split_with_sizes.default)
+def _split_with_sizes(
+    tensor: VersionedTensor, split_sizes: Sequence[int], dim: int = 0
+) -> list[VersionedTensor]:
+    dim = geometry.normalize(dim, tensor.dim())
+    stops = list(accumulate(split_sizes))
+    if stops[-1:] != [tensor.shape[dim]]:
+        raise ValueError(f"sizes {list(split_sizes)} do not add up to {tensor.shape[dim]}")
+    return [
+        _span(tensor, dim, stop - size, stop) for size, stop in zip(split_sizes, stops, strict=True)
+    ]
+
+
+@view_operator(aten.select.int)
+def _select(tensor: VersionedTensor, dim: int, index: int) -> VersionedTensor:
+    """One of a stack, as `experts[3]`."""
+    dim = geometry.normalize(dim, tensor.dim())
+    length = tensor.shape[dim]
+    if not -length <= index < length:
+        raise IndexError(f"index {index} is out of range for a dimension of {length}")
+    _check_leading(tensor, dim, tensor.dim())
+    one = _span(tensor, dim, index % length, index % length + 1)
+    return _restack(
+        one,
+        lambda part: aten.select.int(part, dim, 0),
+        shape=_without(tensor.shape, dim),
+        strides=_without(tensor.stride(), dim),
+        block=lambda sizes: _without(sizes, dim),
+    )
+
+
+@view_operator(aten.unsqueeze.default)
+def _unsqueeze(tensor: VersionedTensor, dim: int) -> VersionedTensor:
+    """A stack of one."""
+    dim = geometry.normalize(dim, tensor.dim() + 1)
+    _check_leading(tensor, dim, tensor.dim() + 1)
+    step = tensor.stride()[dim] * tensor.shape[dim]
+    return _restack(
+        tensor,
+        lambda part: aten.unsqueeze.default(part, dim),
+        shape=_with(tensor.shape, dim, 1),
+        strides=_with(tensor.stride(), dim, step),
+        block=lambda sizes: _with(sizes, dim, 1),
+    )
+
+
+def _span(tensor: VersionedTensor, dim: int, start: int, stop: int) -> VersionedTensor:
+    """`tensor[start:stop]` along `dim`, all of them in range.
+
+    Raises:
+        BlockCutError: a bound inside a quantization block.
+    """
+    declared = CLASSES.tensor(type(tensor))
+    held = {name: getattr(tensor, name) for name in tensor.part_names()}
+    cut = geometry.cut(
+        declared.schema,
+        tensor.shape,
+        {name: getattr(tensor, name) for name in declared.attributes},
+        {name: tuple(part.shape) for name, part in held.items()},
+        (dim, start, stop),
+    )
+    for name, part in held.items():
+        if name in cut.parts:
+            held[name] = aten.slice.Tensor(part, *cut.parts[name])
+        else:
+            held[name] = tensor.cut_part(name, part, dim, start, stop)
+    shape = _with(_without(tensor.shape, dim), dim, stop - start)
+    return tensor.with_parts(held, shape=shape, strides=tensor.stride(), attributes=cut.attributes)
+
+
+def _check_leading(tensor: VersionedTensor, dim: int, rank: int) -> None:
+    """Raises unless `dim` is in front of the dimensions that the schema names."""
+    schema = CLASSES.tensor(type(tensor)).schema
+    if dim >= geometry.leading(schema, rank):
+        named = ", ".join(schema.dims or ()) or "no dims"
+        raise UnsupportedOperationError(
+            f"dimension {dim} of {schema} ({named}) cannot be added or removed, only those of a "
+            f"stack in front; slice it, or dequantize() it"
+        )
+
+
+def _restack(
+    tensor: VersionedTensor,
+    change: Callable[[torch.Tensor], torch.Tensor],
+    *,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    block: Callable[[Sequence[int]], Sequence[int]],
+) -> VersionedTensor:
+    """Adds or removes a leading dimension of length one in all parts that have it."""
+    declared = CLASSES.tensor(type(tensor))
+    rules = {field.name: field.shape for field in declared.schema.tensors}
+    parts = {name: getattr(tensor, name) for name in tensor.part_names()}
+    for name, part in parts.items():
+        if geometry.follows_leading(rules.get(name)):
+            parts[name] = change(part)
+    attributes = {}
+    if "block_size" in declared.attributes:
+        attributes["block_size"] = block(getattr(tensor, "block_size"))  # noqa: B009
+    return tensor.with_parts(parts, shape=shape, strides=strides, attributes=attributes)
+
+
+def _without(sizes: Sequence[int], dim: int) -> tuple[int, ...]:
+    return (*sizes[:dim], *sizes[dim + 1 :])
+
+
+def _with(sizes: Sequence[int], dim: int, size: int) -> tuple[int, ...]:
+    return (*sizes[:dim], size, *sizes[dim:])

@@ -1,0 +1,202 @@
+"""Slices as arithmetic on shapes: a table, and a law over random shapes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from support.tensors import same_bytes
+
+from aoserial.errors import BlockCutError, UnsupportedOperationError
+from aoserial.schema import (
+    BLOCKS,
+    Schema,
+    attribute,
+    optional_attribute,
+    optional_tensor,
+    tensor,
+)
+from aoserial.tensors import Float8Tensor, Int8Tensor
+from aoserial.tensors.geometry import clamp, cut, leading, normalize
+
+INT4 = Schema(
+    type="geometry.Int4",
+    version=1,
+    dims=("...", "N", "K"),
+    fields=(
+        tensor("qdata", "uint8", shape=("...", "N", "K/2")),
+        tensor("scale", shape=BLOCKS),
+        attribute("block_size", "list[int]"),
+        optional_tensor("group_index", shape=("K",)),
+        optional_tensor("sums", shape=("N", "K/group")),
+        optional_attribute("group", "int", 4),
+        optional_tensor("whole"),
+    ),
+)
+SHAPES = {
+    "qdata": (8, 16),
+    "scale": (8, 4),
+    "group_index": (32,),
+    "sums": (8, 8),
+    "whole": (3,),
+}
+
+
+def cut_int4(dim: int, start: int, stop: int, **attributes: object) -> tuple[dict, dict]:
+    held = {"block_size": (1, 8), "group": 4, **attributes}
+    found = cut(INT4, (8, 32), held, SHAPES, (dim, start, stop))
+    return found.parts, found.attributes
+
+
+@pytest.mark.parametrize(
+    ("span", "parts"),
+    [
+        # rows: everything that has N
+        ((0, 2, 5), {"qdata": (0, 2, 5), "scale": (0, 2, 5), "sums": (0, 2, 5)}),
+        # columns: half the bytes, one scale in eight, each index, one sum in four
+        (
+            (1, 8, 24),
+            {
+                "qdata": (1, 4, 12),
+                "scale": (1, 1, 3),
+                "group_index": (0, 8, 24),
+                "sums": (1, 2, 6),
+            },
+        ),
+        # nothing at all
+        (
+            (1, 16, 16),
+            {
+                "qdata": (1, 8, 8),
+                "scale": (1, 2, 2),
+                "group_index": (0, 16, 16),
+                "sums": (1, 4, 4),
+            },
+        ),
+    ],
+    ids=["rows", "columns", "empty"],
+)
+def test_each_part_is_cut_where_it_follows_the_dimension(
+    span: tuple[int, int, int], parts: dict[str, tuple[int, int, int]]
+) -> None:
+    assert cut_int4(*span)[0] == parts
+
+
+@pytest.mark.parametrize(
+    ("bounds", "cut_at", "nearest"),
+    [((0, 4), 4, (0, 8)), ((3, 8), 3, (0, 8)), ((8, 31), 31, (24, 32)), ((8, 12), 12, (8, 16))],
+)
+def test_a_cut_through_a_block_names_the_cuts_beside_it(
+    bounds: tuple[int, int], cut_at: int, nearest: tuple[int, int]
+) -> None:
+    with pytest.raises(BlockCutError) as caught:
+        cut_int4(1, *bounds)
+    assert f"a cut at {cut_at} of 32" in str(caught.value)
+    assert f"nearest cuts are {nearest[0]} and {nearest[1]}" in str(caught.value)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_one_block_that_covers_the_dimension_is_shared_and_shrinks() -> None:
+    parts, attributes = cut_int4(1, 6, 20, block_size=(1, 32), group=64)
+    assert parts["scale"] == (1, 0, 1)
+    assert parts["sums"] == (1, 0, 1)
+    assert attributes == {"block_size": (1, 14), "group": 14}
+
+
+def test_a_shared_block_does_not_make_a_byte_divisible() -> None:
+    with pytest.raises(BlockCutError, match="2 elements that share one of 'qdata'.* 2 and 4"):
+        cut_int4(1, 3, 20, block_size=(1, 32), group=64)
+
+
+def test_a_list_of_block_sizes_stays_a_list_and_is_not_changed_in_place() -> None:
+    sizes = [1, 32]
+    _, attributes = cut_int4(1, 0, 16, block_size=sizes, group=64)
+    assert attributes["block_size"] == [1, 16]
+    assert sizes == [1, 32]
+
+
+@pytest.mark.parametrize(
+    ("dims", "rule", "message"),
+    [
+        (None, ("N", "K"), "declare `dims`, and the `shape` of each tensor field"),
+        (("N", "K"), None, "declare `dims`, and the `shape` of qdata"),
+    ],
+)
+def test_a_schema_that_does_not_say_how_its_codes_follow_is_not_sliced(
+    dims: tuple[str, ...] | None, rule: tuple[str, ...] | None, message: str
+) -> None:
+    """Or else the scales would be cut and the codes stay whole."""
+    fields = (tensor("qdata", shape=rule), tensor("scale", shape=BLOCKS))
+    schema = Schema(type="geometry.Bare", version=1, dims=dims, fields=fields)
+    with pytest.raises(UnsupportedOperationError, match=message):
+        cut(schema, (4, 4), {}, {"qdata": (4, 4), "scale": (4, 1)}, (0, 0, 2))
+
+
+def test_a_part_whose_rule_names_no_such_dimension_stays_whole() -> None:
+    fields = (tensor("qdata", shape=("N", "K")), tensor("codebook", shape=("entries", "2")))
+    schema = Schema(type="geometry.Codebook", version=1, dims=("N", "K"), fields=fields)
+    found = cut(schema, (4, 4), {}, {"qdata": (4, 4), "codebook": (16, 2)}, (0, 0, 2))
+    assert found.parts == {"qdata": (0, 0, 2)}
+
+
+def test_leading_dimensions_are_those_the_schema_does_not_name() -> None:
+    assert [leading(INT4, rank) for rank in (2, 3, 4)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"),
+    [
+        (None, None, (0, 10)),
+        (2, 2**63 - 1, (2, 10)),
+        (-3, None, (7, 10)),
+        (-30, -20, (0, 0)),
+        (8, 3, (8, 8)),
+        (40, 50, (10, 10)),
+    ],
+)
+def test_bounds_mean_what_they_mean_in_python(
+    start: int | None, stop: int | None, expected: tuple[int, int]
+) -> None:
+    assert clamp(start, stop, 10) == expected
+
+
+def test_dimensions_count_from_either_end() -> None:
+    assert [normalize(dim, 3) for dim in (0, 2, -1, -3)] == [0, 2, 2, 0]
+    for dim in (3, -4):
+        with pytest.raises(IndexError, match="out of range"):
+            normalize(dim, 3)
+
+
+@settings(deadline=None)  # the first operator on a subclass imports much of torch
+@given(
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 7), st.integers(1, 12)),
+    block=st.tuples(st.integers(1, 2), st.integers(1, 4), st.integers(1, 13)),
+    is_float8=st.booleans(),
+    dim=st.integers(-3, 2),
+    bounds=st.tuples(st.integers(-13, 13), st.integers(-13, 13)),
+)
+def test_slicing_then_dequantizing_is_dequantizing_then_slicing(
+    shape: tuple[int, int, int],
+    block: tuple[int, int, int],
+    is_float8: bool,
+    dim: int,
+    bounds: tuple[int, int],
+) -> None:
+    w = torch.randn(shape, dtype=torch.bfloat16)
+    cls = Float8Tensor if is_float8 else Int8Tensor
+    weight = cls.from_float(w, granularity=block)
+    index = [slice(None)] * 3
+    index[dim] = slice(*bounds)
+    expected = weight.dequantize()[tuple(index)]
+    first, last = clamp(*bounds, shape[dim])
+    size = weight.block_size[dim]
+    allowed = size >= shape[dim] or all(b % size == 0 or b == shape[dim] for b in (first, last))
+    if not allowed:
+        with pytest.raises(BlockCutError, match=f"{size} elements"):
+            weight[tuple(index)]
+        return
+    found = weight[tuple(index)]
+    assert same_bytes(found.dequantize(), expected)
+    # what a slice holds is what its schema allows: it can be saved, and made again
+    again = cls(found.qdata, found.scale, found.block_size, dtype=found.dtype)
+    assert again._same_metadata(found)
