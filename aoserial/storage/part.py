@@ -133,10 +133,14 @@ class ViewPart(Part):
 
     def read(self) -> torch.Tensor:
         # view(dtype) rescales the last dimension, and a 0-d tensor has none: go through flat bytes
-        import torch  # torch-free module
+        dtype = torch_dtype(self.dtype)
+        flat = self.base.read_bytes()
+        if flat.data_ptr() % dtype.itemsize:  # aligned for bytes is not yet aligned for numbers
+            flat = flat.clone()
+        return flat.view(dtype).reshape(self.shape)
 
-        flat = self.base.read().reshape(-1).view(torch.uint8)
-        return flat.view(torch_dtype(self.dtype)).reshape(self.shape)
+    def read_bytes(self) -> torch.Tensor:
+        return self.base.read_bytes()
 
     def bind(self, leaves: Mapping[Part, Part]) -> Part:
         return self.base.bind(leaves).view(self.dtype, self.shape)
@@ -158,7 +162,13 @@ class ComputedPart(Part):
         self.inputs = inputs
 
     def read(self) -> torch.Tensor:
-        tensor: torch.Tensor = self.function(*(part.read() for part in self.inputs))
+        tensors = [part.read() for part in self.inputs]
+        try:
+            tensor: torch.Tensor = self.function(*tensors)
+        except Exception as error:
+            raise MigrationError(
+                f"{name_of(self.function)} failed: {type(error).__name__}: {error}"
+            ) from error
         made = (dtype_name(tensor.dtype), tuple(tensor.shape))
         if made != (self.dtype, self.shape):
             raise MigrationError(

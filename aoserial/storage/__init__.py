@@ -1,0 +1,43 @@
+"""Bytes and named lazy parts: reading and writing files. Torch-free to import."""
+
+from aoserial.storage.atomic import AtomicFile, Durability
+from aoserial.storage.dtypes import BY_CODE, BY_NAME, DTYPES, Dtype, dtype_name, torch_dtype
+from aoserial.storage.part import (
+    ComputedPart,
+    LeafPart,
+    Part,
+    Shape,
+    SlotPart,
+    TensorPart,
+    ViewPart,
+    compute,
+    describe,
+    nbytes,
+)
+from aoserial.storage.sniff import detect, looks_like
+from aoserial.storage.source import Identity, Source
+
+__all__ = [
+    "Part",
+    "LeafPart",
+    "SlotPart",
+    "TensorPart",
+    "ViewPart",
+    "ComputedPart",
+    "Shape",
+    "compute",
+    "describe",
+    "nbytes",
+    "Dtype",
+    "DTYPES",
+    "BY_CODE",
+    "BY_NAME",
+    "dtype_name",
+    "torch_dtype",
+    "Source",
+    "Identity",
+    "detect",
+    "looks_like",
+    "AtomicFile",
+    "Durability",
+]

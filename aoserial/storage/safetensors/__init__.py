@@ -1,0 +1,21 @@
+"""The safetensors format: strict reader, planner and writer. Torch-free to import."""
+
+from aoserial.storage.safetensors.grammar import Limits
+from aoserial.storage.safetensors.header import Entry, Header, parse_header, read_header
+from aoserial.storage.safetensors.layout import order, render_header
+from aoserial.storage.safetensors.reader import FilePart, SafetensorsFile
+from aoserial.storage.safetensors.writer import Saved, write_safetensors
+
+__all__ = [
+    "SafetensorsFile",
+    "FilePart",
+    "Header",
+    "Entry",
+    "Limits",
+    "parse_header",
+    "read_header",
+    "order",
+    "render_header",
+    "write_safetensors",
+    "Saved",
+]
