@@ -12,7 +12,7 @@ from aoserial._version import __version__
 from aoserial.errors import AoserialError, Faults
 
 if TYPE_CHECKING:
-    from aoserial import kernels, torchao
+    from aoserial import kernels, testing, torchao
     from aoserial.checkpoint import (
         AoserialWarning,
         LoadReport,
@@ -38,10 +38,17 @@ if TYPE_CHECKING:
         Float8Tensor,
         Granularity,
         InertTensor,
+        Int4Tensor,
         Int8Tensor,
+        IntxTensor,
         KernelHint,
         MatmulHint,
+        MXTensor,
+        NVFP4Tensor,
+        ScaleMode,
+        ScaleOp,
         VersionedTensor,
+        ZeroDomain,
         field,
         register,
         register_class,
@@ -72,11 +79,18 @@ __all__ = [
     "VersionedTensor",
     "Float8Tensor",
     "Int8Tensor",
+    "Int4Tensor",
+    "IntxTensor",
+    "MXTensor",
+    "NVFP4Tensor",
     "InertTensor",
     "Activation",
     "Granularity",
     "KernelHint",
     "MatmulHint",
+    "ZeroDomain",
+    "ScaleMode",
+    "ScaleOp",
     # types of one's own
     "register",
     "register_class",
@@ -88,6 +102,7 @@ __all__ = [
     "MISSING",
     # submodules
     "kernels",
+    "testing",
     "torchao",
     "__version__",
 ]
@@ -110,7 +125,8 @@ _HOMES = {
         "schema": ("MISSING",),
         "storage": ("Part", "compute"),
         "tensors": (
-            *("VersionedTensor", "Float8Tensor", "Int8Tensor", "InertTensor"),
+            *("VersionedTensor", "Float8Tensor", "Int8Tensor", "Int4Tensor", "IntxTensor"),
+            *("MXTensor", "NVFP4Tensor", "InertTensor", "ZeroDomain", "ScaleMode", "ScaleOp"),
             *("Activation", "Granularity", "KernelHint", "MatmulHint"),
             *("field", "register", "register_class"),
         ),
@@ -120,7 +136,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("kernels", "torchao"):
+    if name in ("kernels", "testing", "torchao"):
         return importlib.import_module(f"aoserial.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'aoserial' has no attribute {name!r}")

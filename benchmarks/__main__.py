@@ -1,6 +1,25 @@
 """Runs every benchmark: `python -m benchmarks`."""
 
-from benchmarks import inspect_process, load_large, load_many, save_large, unflatten_torchao
+from benchmarks import (
+    flatten_torchao,
+    inspect_process,
+    load_large,
+    load_many,
+    quantize,
+    save_large,
+    unflatten_torchao,
+)
 
-for _script in (inspect_process, load_many, unflatten_torchao, load_large, save_large):
+_SCRIPTS = (
+    inspect_process,
+    load_many,
+    unflatten_torchao,
+    flatten_torchao,
+    quantize,
+    load_large,
+    save_large,
+)
+
+for _script in _SCRIPTS:
+    print(f"-- {_script.__name__.rpartition('.')[2]}", flush=True)
     _script.main()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 
 import torch
 
@@ -17,18 +15,6 @@ from aoserial.storage.safetensors import SafetensorsFile
 from aoserial.tensors import InertTensor, builder
 
 Loaded = torch.Tensor | InertTensor
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pauses the collector, which would scan every tensor built so far again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def build_group(

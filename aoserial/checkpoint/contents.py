@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aoserial.errors import AoserialError, DriftError, Faults, FieldError, locating, raise_all
-from aoserial.migrations import Outcome, Upgrader
+from aoserial.errors import AoserialError, DriftError, Faults, OptionError, locating, raise_all
+from aoserial.migrations import STEPS, Outcome, Upgrader
 from aoserial.migrations.step import Version
 from aoserial.record import Catalog, Group
 from aoserial.record.envelope import ENVELOPE_KEY, collect_objects, decode_envelope
 from aoserial.schema import REGISTRY, fingerprint
 from aoserial.storage.safetensors import Entry, SafetensorsFile
 from aoserial.torchao import decode_layout, is_torchao
-
-KNOWN_ASSUMPTIONS: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +55,7 @@ def catalog_of(
     return Catalog(layout="plain", plain={key: key for key in entries}, metadata=dict(metadata))
 
 
-def prepare(
-    catalog: Catalog, *, upgrader: Upgrader | None = None, stop: Version | None = None
-) -> list[Prepared]:
+def prepare(catalog: Catalog, upgrader: Upgrader, *, stop: Version | None = None) -> list[Prepared]:
     """Resolves and migrates every group.
 
     Args:
@@ -68,7 +64,6 @@ def prepare(
     Raises:
         AoserialError: one fault; `Faults` with all of them when there are several.
     """
-    upgrader = upgrader or Upgrader()
     prepared: list[Prepared] = []
     faults: list[AoserialError] = []
     for group in catalog.groups:
@@ -97,11 +92,19 @@ def spell_members(group: Group) -> str:
     return f"{name} and {len(others)} others like it" if others else name
 
 
-def check_assume(assume: Mapping[str, str] | None) -> None:
-    """Raises for an assumption nothing asks for, which would otherwise go unnoticed."""
-    unknown = sorted(set(assume or ()) - KNOWN_ASSUMPTIONS)
+def upgrader_for(assume: Mapping[str, str] | None) -> Upgrader:
+    """An upgrader that takes these answers to what a file cannot tell.
+
+    Raises:
+        OptionError: an answer to something nothing asks, which would otherwise go unnoticed.
+    """
+    unknown = sorted(set(assume or ()) - STEPS.questions.keys())
     if unknown:
-        raise FieldError(f"no option of 'assume' is called {', '.join(map(repr, unknown))}")
+        known = ", ".join(sorted(STEPS.questions)) or "none"
+        raise OptionError(
+            f"no option of 'assume' is called {', '.join(map(repr, unknown))}; there is {known}"
+        )
+    return Upgrader(assume=dict(assume or {}))
 
 
 def _object_drift(catalog: Catalog, upgrader: Upgrader) -> list[AoserialError]:

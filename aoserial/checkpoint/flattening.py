@@ -8,15 +8,14 @@ from typing import Any
 import torch
 
 from aoserial.checkpoint.building import Loaded
-from aoserial.checkpoint.contents import catalog_of, prepare
+from aoserial.checkpoint.contents import catalog_of, prepare, upgrader_for
 from aoserial.checkpoint.gathering import gather
-from aoserial.errors import UnsupportedTensorError, locating
-from aoserial.migrations import bind
+from aoserial.errors import UnsupportedTensorError
 from aoserial.record.envelope import lay_out
 from aoserial.schema import REGISTRY
 from aoserial.storage import TensorPart
 from aoserial.storage.safetensors import Entry
-from aoserial.tensors import InertTensor, builder
+from aoserial.tensors.assembling import assemble, collector_paused
 
 
 def flatten(state: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -62,21 +61,10 @@ def unflatten(
     catalog = catalog_of(metadata, entries, partial=True)
     state: dict[str, Loaded] = {}
     used = set(catalog.plain.values())
-    for one in prepare(catalog):
-        slots = one.group.template.parts.values()
-        build = builder(one.outcome.record) if one.outcome else None
-        for name, keys in one.group.members.items():
-            used.update(keys)
-            leaves = {
-                slot: TensorPart(plain_tensors[key]) for slot, key in zip(slots, keys, strict=True)
-            }
-            with locating(name=name):
-                if one.outcome is None or build is None:
-                    record = bind(one.group.template, dict(leaves))
-                    state[name] = InertTensor(record, fingerprint=one.group.fingerprint)
-                else:
-                    record = bind(one.outcome.record, dict(leaves))
-                    state[name] = build([part.read() for part in record.parts.values()])
+    with collector_paused():
+        for one in prepare(catalog, upgrader_for(None)):
+            state.update(assemble(one.group, one.outcome, plain_tensors))
+            used.update(key for keys in one.group.members.values() for key in keys)
     for name, key in catalog.plain.items():
         state[name] = plain_tensors[key]
     for name, target in catalog.ties.items():

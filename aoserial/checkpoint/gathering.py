@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -10,15 +10,19 @@ import torch
 from aoserial.checkpoint.building import Loaded
 from aoserial.errors import (
     AoserialError,
+    CollisionError,
     UnregisteredClassError,
     UnsupportedTensorError,
     locating,
     raise_all,
 )
+from aoserial.migrations import Upgrader
+from aoserial.record import Record
 from aoserial.record.envelope import ENVELOPE_KEY, Contents, Stored
 from aoserial.storage import TensorPart
 from aoserial.storage.dtypes import BY_NAME, dtype_name
 from aoserial.tensors import CLASSES, InertTensor, to_record
+from aoserial.torchao.live import is_live, to_torchao_record
 
 _PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
@@ -61,7 +65,7 @@ def gather(state: Mapping[str, Any], metadata: Mapping[str, str] | None = None) 
         plain=plain,
         ties=ties,
         trail=[],
-        metadata=_check_metadata(metadata or {}),
+        metadata=check_metadata(metadata or {}),
         extra={},
     )
 
@@ -71,8 +75,8 @@ def _take(value: Loaded) -> Stored | TensorPart:
         return Stored(record=value.record, fingerprint=value.fingerprint)
     if not isinstance(value, torch.Tensor):
         raise UnsupportedTensorError(f"is a {type(value).__name__}, not a tensor")
-    if type(value) in CLASSES:
-        record = to_record(value)
+    if type(value) in CLASSES or is_live(value):
+        record = to_record(value) if type(value) in CLASSES else _from_torchao(value)
         for part_name, part in record.parts.items():
             with locating(field=part_name):
                 _check_plain(part.tensor if isinstance(part, TensorPart) else value)
@@ -84,6 +88,11 @@ def _take(value: Loaded) -> Stored | TensorPart:
         )
     _check_plain(value)
     return TensorPart(value.detach())
+
+
+def _from_torchao(tensor: torch.Tensor) -> Record:
+    """A live tensor of torchao's as a record of our type, as its file would become."""
+    return Upgrader().upgrade(to_torchao_record(tensor)).record
 
 
 def _check_plain(tensor: torch.Tensor) -> None:
@@ -125,10 +134,13 @@ def _place(tensor: torch.Tensor) -> object | None:
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
 
 
-def _check_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+def check_metadata(
+    metadata: Mapping[str, str], reserved: Collection[str] = (ENVELOPE_KEY,)
+) -> dict[str, str]:
+    """The user's metadata, which must be strings and keep off the `reserved` keys."""
     for key, text in metadata.items():
         if not isinstance(key, str) or not isinstance(text, str):
             raise UnsupportedTensorError(f"metadata must be strings, found {key!r}: {text!r:.60}")
-        if key == ENVELOPE_KEY:
-            raise UnsupportedTensorError(f"the metadata key {ENVELOPE_KEY!r} is aoserial's own")
+        if key in reserved:
+            raise CollisionError(f"the metadata key {key!r:.100} describes the tensors")
     return dict(metadata)

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from aoserial.checkpoint.building import Loaded, build_group, collector_paused
-from aoserial.checkpoint.contents import Prepared, check_assume, prepare, read_catalog
+from aoserial.checkpoint.building import Loaded, build_group
+from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
 from aoserial.checkpoint.report import LoadReport
 from aoserial.checkpoint.verifying import check_checksums
 from aoserial.errors import (
@@ -21,6 +21,7 @@ from aoserial.errors import (
 from aoserial.record import Catalog
 from aoserial.storage.safetensors import SafetensorsFile
 from aoserial.tensors import InertTensor
+from aoserial.tensors.assembling import collector_paused
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +59,7 @@ def load(
         UnknownTypeError: `strict`, and a type that nobody registered.
         AoserialError: whatever `open` raises.
     """
-    check_assume(assume)
+    upgrader = upgrader_for(assume)
     if into != "aoserial":
         raise UnsupportedOperationError(f"into={into!r} is not available; 'aoserial' is")
     if verify not in ("structure", "checksums"):
@@ -69,7 +70,7 @@ def load(
         collector_paused(),
     ):
         catalog = read_catalog(file)
-        prepared = prepare(catalog)
+        prepared = prepare(catalog, upgrader)
         if verify == "checksums":
             raise_all("checksums do not match", list(check_checksums(file, catalog)))
         if strict:

@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aoserial.checkpoint.building import migrated_record
-from aoserial.checkpoint.contents import Prepared, check_assume, prepare, read_catalog
+from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
 from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan
 from aoserial.checkpoint.saving import write_contents
 from aoserial.errors import LossyMigrationError, MigrationError, UnsupportedOperationError, locating
-from aoserial.migrations import Step, spell
+from aoserial.migrations import Step, Upgrader, spell
 from aoserial.migrations.step import Version
 from aoserial.record import Catalog
 from aoserial.record.envelope import WRITER, Contents, Stored
@@ -50,12 +50,12 @@ def migrate(
         LossyMigrationError: a step would lose something, and `allow_lossy` was not said.
         AoserialError: whatever `plan` and `save` raise.
     """
-    check_assume(assume)
+    upgrader = upgrader_for(assume)
     if resume:
         raise UnsupportedOperationError("resume is not available: one file is written at once")
     if (dst is None) != in_place:
         raise MigrationError("say either where to write, or that the file is to be replaced")
-    todo = plan(src, to=to)
+    todo = plan(src, to=to, assume=assume)
     if todo.lossy and not allow_lossy:
         raise LossyMigrationError(
             f"{'; '.join(todo.lossy)}. Say allow_lossy to run it all the same"
@@ -63,14 +63,14 @@ def migrate(
     if in_place and not todo.pending:
         return todo
     with SafetensorsFile.open(src) as file, locating(file=os.fspath(src)):
-        contents = _contents(file, parse_version(to))
+        contents = _contents(file, upgrader, parse_version(to))
         write_contents(contents, src if dst is None else dst, progress=progress)
     return todo
 
 
-def _contents(file: SafetensorsFile, stop: Version | None) -> Contents:
+def _contents(file: SafetensorsFile, upgrader: Upgrader, stop: Version | None) -> Contents:
     catalog = read_catalog(file)
-    prepared = prepare(catalog, stop=stop)
+    prepared = prepare(catalog, upgrader, stop=stop)
     return Contents(
         records={
             name: Stored(

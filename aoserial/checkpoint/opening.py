@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Self
 
 from aoserial.checkpoint.building import Loaded, build_group, migrated_record, stored_record
-from aoserial.checkpoint.contents import Prepared, check_assume, prepare, read_catalog
+from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
 from aoserial.checkpoint.report import LoadReport
 from aoserial.errors import NotARecordError, UnknownNameError, locating
 from aoserial.record import Catalog, Record
@@ -125,12 +125,12 @@ def open(  # noqa: A001 - called as aoserial.open
         FormatError, IntegrityError, LimitError: not a checkpoint this version reads.
         AoserialError: records that cannot be resolved; `Faults` when there are several.
     """
-    check_assume(assume)
+    upgrader = upgrader_for(assume)
     file = SafetensorsFile.open(path)
     try:
         with locating(file=os.fspath(path)):
             catalog = read_catalog(file)
-            return Checkpoint(file, catalog, prepare(catalog))
+            return Checkpoint(file, catalog, prepare(catalog, upgrader))
     except BaseException:
         file.close()
         raise

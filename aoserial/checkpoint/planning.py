@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aoserial.checkpoint.contents import Prepared, check_assume, prepare, read_catalog
+from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
 from aoserial.errors import MigrationError, locating
 from aoserial.migrations import is_header_only, spell
 from aoserial.migrations.step import Version
@@ -85,10 +85,10 @@ def plan(
     Raises:
         AoserialError: a checkpoint that cannot be read or migrated; `Faults` for several reasons.
     """
-    check_assume(assume)
+    upgrader = upgrader_for(assume)
     with SafetensorsFile.open(path) as file, locating(file=os.fspath(path)):
         catalog = read_catalog(file)
-        prepared = prepare(catalog, stop=parse_version(to))
+        prepared = prepare(catalog, upgrader, stop=parse_version(to))
         plain = [file.header.entries[key] for key in catalog.plain.values()]
         return MigrationPlan(
             path=os.fspath(path),

@@ -29,6 +29,7 @@ class LoadReport:
         renamed: `type@version.old → new` → count.
         ignored: `type@version.field` → count of unknown fields kept unread.
         replaced: symbol → count of enum symbols that a fallback stands for.
+        assumed: `option=answer` → count, of what a file could not tell and nobody answered.
         inert: names of tensors whose type is not known.
     """
 
@@ -40,6 +41,7 @@ class LoadReport:
     renamed: Counter[str] = field(default_factory=Counter)
     ignored: Counter[str] = field(default_factory=Counter)
     replaced: Counter[str] = field(default_factory=Counter)
+    assumed: Counter[str] = field(default_factory=Counter)
     inert: list[str] = field(default_factory=list)
 
     @classmethod
@@ -57,6 +59,8 @@ class LoadReport:
                 continue
             for step in one.outcome.steps:
                 report.migrated[str(step)] += count
+            for answer in one.outcome.assumed:
+                report.assumed[answer] += count
             for version, resolution in one.outcome.resolutions:
                 where = spell(version)
                 for name in resolution.defaulted:

@@ -7,12 +7,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from aoserial.checkpoint.gathering import gather
+from aoserial.checkpoint.gathering import check_metadata, gather
 from aoserial.checkpoint.opening import Checkpoint
-from aoserial.errors import UnsupportedOperationError, locating
+from aoserial.errors import OptionError, UnsupportedOperationError, locating
 from aoserial.record.envelope import Contents, lay_out, seal
 from aoserial.schema import REGISTRY
 from aoserial.storage.safetensors import write_safetensors
+from aoserial.tensors.assembling import collector_paused
+from aoserial.torchao.support import lay_out as torchao_lay_out
 
 Durability = Literal["rename", "fsync", "fsync+verify"]
 _OTHER_FORMATS = (".pt", ".pth", ".bin", ".ckpt")
@@ -37,6 +39,8 @@ def save(
         state: name → tensor: plain, quantized of a registered type, or inert. An open `Checkpoint`
             also brings its metadata, trail and what its envelope holds beyond our knowledge.
         metadata: strings for the file's metadata, beside aoserial's own.
+        layout: whose metadata describes the tensors. `torchao` writes what torchao 0.18 reads,
+            without our checksums and digest.
         durability: `rename` survives a crash of the process, `fsync` of the machine;
             `fsync+verify` also reads back what was written.
         progress: called with bytes done and bytes in all.
@@ -48,15 +52,23 @@ def save(
     """
     if max_shard_size is not None:
         raise UnsupportedOperationError("max_shard_size is not available: files are not split yet")
-    if layout != "aoserial":
-        raise UnsupportedOperationError(f"layout={layout!r} is not available; 'aoserial' is")
+    if layout not in ("aoserial", "torchao"):
+        raise OptionError(f"layout={layout!r} is not 'aoserial' or 'torchao'")
     if os.fspath(path).endswith(_OTHER_FORMATS):
         raise UnsupportedOperationError(
             f"{os.path.basename(path)} asks for a torch.save archive, which is not written yet; "
             f"use a .safetensors path"
         )
     with locating(file=os.fspath(path)):
-        contents = gather(state, metadata)
+        if layout == "torchao":
+            parts, described = torchao_lay_out(state, for_torchao=True)
+            kept = check_metadata(metadata or {}, reserved=described)
+            write_safetensors(
+                path, parts, metadata=kept | described, durability=durability, progress=progress
+            )
+            return
+        with collector_paused():
+            contents = gather(state, metadata)
         if isinstance(state, Checkpoint):
             contents = replace(
                 contents,

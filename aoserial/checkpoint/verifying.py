@@ -1,5 +1,7 @@
-"""Whether a checkpoint is what it says: `verify`. Torch-free, so every byte goes through a CRC
-without a tensor being made."""
+"""Whether a checkpoint is what it says: `verify`.
+
+Torch-free where only headers and checksums are looked at; `deep` imports it to look at values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aoserial.checkpoint.contents import prepare, read_catalog
+from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
 from aoserial.errors import AoserialError, Faults, IntegrityError, MissingFileError, PathError
 from aoserial.record import Catalog
 from aoserial.storage.safetensors import SafetensorsFile
@@ -38,7 +40,8 @@ def verify(path: str | os.PathLike[str], *, deep: bool = False) -> Verdict:
     """Checks a checkpoint against itself.
 
     Args:
-        deep: also read every byte and compare the checksums.
+        deep: also read every byte, compare the checksums, and look at the values of quantized
+            tensors: scales must be finite, codes in range.
 
     Raises:
         MissingFileError, PathError: there is no file to verify.
@@ -52,12 +55,14 @@ def verify(path: str | os.PathLike[str], *, deep: bool = False) -> Verdict:
                 unverified.append("the header: the file has no digest of it")
             if not catalog.crcs:
                 unverified.append("the data: the file has no checksums")
+            prepared: list[Prepared] = []
             try:
-                prepare(catalog)
+                prepared = prepare(catalog, upgrader_for(None))
             except AoserialError as error:
                 faults += _single(error)
             if deep:
                 faults += check_checksums(file, catalog)
+                faults += _check_values(file, prepared)
     except (MissingFileError, PathError):
         raise
     except AoserialError as error:
@@ -79,6 +84,23 @@ def check_checksums(file: SafetensorsFile, catalog: Catalog) -> Iterator[Integri
                 f"after they were written"
             )
             yield fault.locate(name=key)
+
+
+def _check_values(file: SafetensorsFile, prepared: list[Prepared]) -> Iterator[AoserialError]:
+    """A fault for each part whose values its type does not allow."""
+    known = [one for one in prepared if one.outcome is not None]
+    if not known:
+        return
+    from aoserial.checkpoint.building import migrated_record  # these import torch
+    from aoserial.tensors.values import value_faults
+
+    for one in known:
+        for name, keys in one.group.members.items():
+            try:
+                for fault in value_faults(migrated_record(file, one, keys)):
+                    yield fault.locate(name=name)
+            except AoserialError as error:  # a bool byte of 2, a migration that fails at the data
+                yield error.locate(name=name)
 
 
 def _single(error: AoserialError) -> list[AoserialError]:

@@ -24,7 +24,9 @@ def demo() -> bool:
     """Runs the demo; true when every check in it held."""
     with tempfile.TemporaryDirectory(prefix="aoserial-demo-") as folder:
         checks = [_old_file(Path(folder)), _own_type(Path(folder))]
-    _say("All of the above held." if all(checks) else "SOMETHING ABOVE DID NOT HOLD.", bold=True)
+    render.say(
+        "All of the above held." if all(checks) else "SOMETHING ABOVE DID NOT HOLD.", bold=True
+    )
     return all(checks)
 
 
@@ -54,7 +56,7 @@ def _old_file(folder: Path) -> bool:
     _timed("load_into", lambda: aoserial.load_into(model, new))
     weight = model[0].weight
     assert isinstance(weight, aoserial.Float8Tensor)
-    _say(f"  {weight!r}")
+    render.say(f"  {weight!r}")
     expected = torch.load(old / "expected.pt", weights_only=True)
     with torch.no_grad():
         output = model(expected["input"])
@@ -81,16 +83,20 @@ def _own_type(folder: Path) -> bool:
     first = _acme_v1()(codes, scale, zero_point, shape=(16, 64), dtype=torch.float32)
     before = first.dequantize()
     aoserial.save({"layer.weight": first}, path)
-    _say("  version 1, w = (q - zero_point) * scale, is saved; then its owner moves to version 2,")
-    _say("  w = q * scale + zero, and writes one migration:")
+    render.say(
+        "  version 1, w = (q - zero_point) * scale, is saved; then its owner moves to version 2,"
+    )
+    render.say("  w = q * scale + zero, and writes one migration:")
     _acme_v2()
     render.plan(aoserial.plan(path))
     second = aoserial.load(path)["layer.weight"]
-    _say(f"  {second!r}")
+    render.say(f"  {second!r}")
     aoserial.migrate(path, folder / "acme-2.safetensors")
     render.summary(aoserial.inspect(folder / "acme-2.safetensors"))
     difference = (second.dequantize() - before).abs().max().item()
-    _say(f"  largest difference after the change of formula: {difference:.2e} (float32 rounding)")
+    render.say(
+        f"  largest difference after the change of formula: {difference:.2e} (float32 rounding)"
+    )
     return _check("the old file means what it meant", difference < 1e-5)
 
 
@@ -159,19 +165,15 @@ def _same(left: torch.Tensor, right: torch.Tensor) -> bool:
 def _timed(what: str, work: Callable[[], T]) -> T:
     start = time.perf_counter()
     result = work()
-    _say(f"  [{what}: {1000 * (time.perf_counter() - start):.1f} ms]")
+    render.say(f"  [{what}: {1000 * (time.perf_counter() - start):.1f} ms]")
     return result
 
 
 def _check(claim: str, holds: bool) -> bool:
-    _say(f"  {'ok ' if holds else 'NO '} {claim}", bold=not holds)
+    render.say(f"  {'ok ' if holds else 'NO '} {claim}", bold=not holds)
     return holds
 
 
 def _heading(text: str) -> None:
-    _say("")
-    _say(text, bold=True)
-
-
-def _say(text: str, *, bold: bool = False) -> None:
-    render.console().print(text, style="bold" if bold else None)
+    render.say()
+    render.say(text, bold=True)

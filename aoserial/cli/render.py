@@ -1,4 +1,8 @@
-"""What the commands print. Whatever comes from a file is escaped and never taken for markup."""
+"""What the commands print. Whatever comes from a file is escaped.
+
+Tables are set here in a few lines, since a library for them costs half of what `aoserial inspect`
+may take as a whole; progress bars, which only long work needs, are rich's.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,17 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import click
 
 from aoserial.checkpoint import MigrationPlan, Summary, Verdict
 from aoserial.errors import escape
 
-_WIDE = 160  # columns where no terminal says how many there are: a table is not to be wrapped
-
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def console() -> Console:
-    """A console on stdout, made when it is used, since a test may have replaced the stream."""
-    width = None if sys.stdout.isatty() else _WIDE
-    return Console(highlight=False, markup=False, emoji=False, width=width)
+def say(text: object = "", *, bold: bool = False) -> None:
+    """Prints a line, escaped; bold on a terminal if asked."""
+    click.secho(escape(str(text)), bold=bold or None)
 
 
 def error(message: str) -> None:
@@ -38,23 +37,23 @@ def size(count: int) -> str:
     return f"{amount:.1f} {_UNITS[unit]}" if unit else f"{count} B"
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: str = "") -> Table:
-    """A table; the columns named in `right` (space separated) hold numbers."""
-    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for column in columns:
-        made.add_column(column, justify="right" if column in right.split() else "left")
-    for row in rows:
-        made.add_row(*(Text(escape(str(cell))) for cell in row))
-    return made
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: str = "") -> None:
+    """Prints a table; the columns named in `right` (space separated) hold numbers."""
+    cells = [[escape(str(cell)) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    numeric = [column in right.split() for column in columns]
+    for number, row in enumerate([list(columns), *cells]):
+        set_row = [
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numeric, strict=True)
+        ]
+        say("  ".join(set_row).rstrip(), bold=number == 0)
 
 
 def summary(found: Summary) -> None:
-    out = console()
-    out.print(Text(escape(found.path), style="bold"))
-    writer = escape(found.writer) or "not recorded"
-    out.print(
-        f"{found.format}, {size(found.file_bytes)}, metadata: {found.layout}, writer: {writer}"
-    )
+    say(found.path, bold=True)
+    writer = found.writer or "not recorded"
+    say(f"{found.format}, {size(found.file_bytes)}, metadata: {found.layout}, writer: {writer}")
     rows = [
         (
             row.type,
@@ -68,18 +67,17 @@ def summary(found: Summary) -> None:
         for row in found.types
     ]
     columns = ("type", "version", "head", "tensors", "bytes", "bits/weight", "loads as")
-    out.print(table(columns, rows, right="version head tensors bytes bits/weight"))
+    table(columns, rows, right="version head tensors bytes bits/weight")
     if found.ties:
-        out.print(f"{found.ties} names share another's tensor")
+        say(f"{found.ties} names share another's tensor")
     for step in found.trail:
-        out.print(_trail_line(step))
+        say(_trail_line(step))
     for row in found.types:
         if row.problem:
-            out.print(f"{row.type}@{row.version}: {escape(row.problem)}")
+            say(f"{row.type}@{row.version}: {row.problem}")
 
 
 def plan(found: MigrationPlan) -> None:
-    out = console()
     rows = [
         (
             row.source,
@@ -93,37 +91,34 @@ def plan(found: MigrationPlan) -> None:
         for row in found.rows
     ]
     columns = ("from", "to", "steps", "tensors", "copied", "computed", "header only")
-    out.print(table(columns, rows, right="tensors copied computed"))
-    out.print(f"{found.plain_count} plain tensors, {size(found.plain_bytes)}, are carried over")
+    table(columns, rows, right="tensors copied computed")
+    say(f"{found.plain_count} plain tensors, {size(found.plain_bytes)}, are carried over")
     if found.inert:
-        out.print(f"{len(found.inert)} tensors of unknown types are carried over as they are")
+        say(f"{len(found.inert)} tensors of unknown types are carried over as they are")
     for loss in found.lossy:
-        out.print(f"lossy: {loss}")
+        say(f"lossy: {loss}")
     if not found.pending:
-        out.print("nothing to migrate")
+        say("nothing to migrate")
 
 
 def migrated(done: MigrationPlan, path: str) -> None:
     count = sum(row.count for row in done.pending)
-    console().print(f"{escape(path)}: {count} tensors migrated")
+    say(f"{path}: {count} tensors migrated")
 
 
 def verdict(found: Verdict, *, deep: bool) -> None:
-    out = console()
     for fault in found.faults:
-        out.print(f"fault: {escape(str(fault))}")
+        say(f"fault: {fault}")
     for what in found.unverified:
-        out.print(f"not verified: {what}")
+        say(f"not verified: {what}")
     if found:
         every_byte = deep and not found.unverified
         checked = "header, records and every byte" if every_byte else "header and records"
-        out.print(f"{escape(found.path)}: clean ({checked})")
+        say(f"{found.path}: clean ({checked})")
 
 
 def _trail_line(step: dict[str, object]) -> str:
-    fields = {
-        name: escape(str(step.get(name, "?"))) for name in ("step", "from", "to", "count", "by")
-    }
+    fields = {name: step.get(name, "?") for name in ("step", "from", "to", "count", "by")}
     return "migrated {count}: {from} → {to} by {step}, {by}".format(**fields)
 
 
@@ -133,7 +128,8 @@ def progress(verb: str) -> Iterator[Callable[[int, int], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.progress import (  # costs 30 ms, and pipes never need it
+    from rich.console import Console  # 100 ms that only a terminal needs
+    from rich.progress import (
         BarColumn,
         DownloadColumn,
         Progress,

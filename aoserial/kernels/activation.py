@@ -1,8 +1,8 @@
 """Quantizing the activation of a linear layer, as the library that wrote the weight does it.
 
-Formulas of torchao 0.18 (`Float8Tensor.from_hp`, `Int8Tensor.from_hp`), statistics in the dtype of
-the activation. One thing differs: where a whole block is zero, torchao's float8 gives NaN, and this
-gives zeros.
+Formulas of torchao 0.18 (`Float8Tensor.from_hp`, `Int8Tensor.from_hp`, `to_mx`, `nvfp4_quantize`),
+statistics in the dtype of the activation. Two things differ: where a whole block is zero, torchao's
+float8 gives NaN, and this gives zeros; where one holds an infinity, MX and NVFP4 give NaN here.
 """
 
 from __future__ import annotations
@@ -12,18 +12,32 @@ from typing import overload
 import torch
 
 from aoserial.kernels.arithmetic import (
+    ELEMENTS,
     FLOAT8_DTYPES,
     block_max,
+    block_min,
     cast_float8,
     dequantize_float8,
     dequantize_int8,
     expand,
+    tensor_scale,
+    through_mx,
+    through_nvfp4,
 )
 from aoserial.kernels.spec import ActivationSpec
 from aoserial.storage.dtypes import dtype_name, torch_dtype
 
 _FLOAT8_NAMES = {dtype_name(dtype) for dtype in FLOAT8_DTYPES}
-_INT8_EPS = torch.finfo(torch.float32).eps  # torchao's least scale, whatever the dtype
+_INT8_EPS = torch.finfo(torch.float32).eps  # least scale of torchao's Int8Tensor
+
+
+def format_of(spec: ActivationSpec) -> str | None:
+    """`int8`, `float8`, `mx` or `nvfp4`; None for one that is not implemented."""
+    if spec.scale_mode is not None:
+        return "mx" if spec.dtype in ELEMENTS else None
+    if spec.dtype in _FLOAT8_NAMES:
+        return "float8"
+    return {"int8": "int8", "float4_e2m1fn_x2": "nvfp4"}.get(spec.dtype)
 
 
 def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
@@ -32,17 +46,23 @@ def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
     Args:
         parts: the names of the weight's parts.
     """
-    is_float8 = spec.dtype in _FLOAT8_NAMES
-    bounded = spec.lower_bound is not None or spec.upper_bound is not None
+    kind = format_of(spec)
+    in_blocks = kind in ("mx", "nvfp4")  # whose scales are always computed from the activation
+    plain = spec.mapping == "symmetric" and not spec.reduce_range and "act_zero_point" not in parts
     refused = {
+        f"an activation in {spec.dtype} is not implemented": kind is None,
+        f"an activation in {spec.dtype} with power-of-two scales has no static scale": (
+            kind == "mx" and (spec.static or "act_scale" in parts)
+        ),
+        "an NVFP4 activation has no act_scale, but an act_per_tensor_scale": (
+            kind == "nvfp4"
+            and ("act_scale" in parts or (spec.static and "act_per_tensor_scale" not in parts))
+        ),
         "the activation is static, but the weight has no act_scale": (
-            spec.static and "act_scale" not in parts
+            not in_blocks and spec.static and "act_scale" not in parts
         ),
         "the activation is dynamic, but the weight has an act_scale": (
-            not spec.static and "act_scale" in parts
-        ),
-        f"an activation in {spec.dtype} is not implemented": (
-            not is_float8 and spec.dtype != "int8"
+            not in_blocks and not spec.static and "act_scale" in parts
         ),
         "the activation is quantized in groups, but their size is missing": (
             spec.granularity == "group" and not spec.group_size
@@ -54,10 +74,14 @@ def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
             spec.granularity == "axis" and spec.dim is None
         ),
         "bounds of an activation that is not float8 have no known meaning": (
-            bounded and not is_float8
+            (spec.lower_bound is not None or spec.upper_bound is not None) and kind != "float8"
         ),
-        "a float8 activation is symmetric and uses its whole range": is_float8
-        and (spec.mapping != "symmetric" or spec.reduce_range or "act_zero_point" in parts),
+        "a scale of the whole activation beside those of blocks belongs to NVFP4": (
+            (spec.tensor_scale or "act_per_tensor_scale" in parts) and kind != "nvfp4"
+        ),
+        "a floating-point activation is symmetric and uses its whole range": (
+            kind != "int8" and not plain
+        ),
     }
     return next((sentence for sentence, holds in refused.items() if holds), None)
 
@@ -72,18 +96,50 @@ def fake_quantize(
 
     Args:
         x: [..., K], floating point.
-        scale, zero_point: of a static activation; one, or one a block.
+        scale, zero_point: of a static activation; one, or one a block. For NVFP4 `scale` is that of
+            the whole activation.
     """
     block_size = blocks(spec, x)
-    if spec.dtype == "int8":
-        low, high = (-64, 63) if spec.reduce_range else (-128, 127)
-        if scale is None:
-            scale, zero_point = _int8_parameters(x, spec, block_size, low, high)
-        return _through_int8(x, block_size, _ranked(scale, x), _ranked(zero_point, x), (low, high))
-    dtype = torch_dtype(spec.dtype)
-    scale = _float8_scale(x, spec, block_size, dtype) if scale is None else _ranked(scale, x)
-    qdata = cast_float8(x.to(torch.float32) / expand(scale, block_size, x.shape), dtype)
-    return dequantize_float8(qdata, scale, block_size=block_size, dtype=torch.float32)
+    match format_of(spec):
+        case "mx":
+            mode = spec.scale_mode or ""
+            return through_mx(x, element=spec.dtype, block_size=block_size, scale_mode=mode)
+        case "nvfp4":
+            if scale is not None:
+                scale = scale.to(torch.float32).reshape(())
+            elif spec.tensor_scale:
+                scale = tensor_scale(x)
+            return through_nvfp4(x, scale, block_size=block_size)
+        case "int8":
+            low, high = (-64, 63) if spec.reduce_range else (-128, 127)
+            if scale is None:
+                scale, zero_point = _int8_parameters(x, spec, block_size, (low, high), _INT8_EPS)
+                scale = scale.to(torch.float32)
+            scale, zero_point = _ranked(scale, x), _ranked(zero_point, x)
+            codes = _int8_codes(x, block_size, scale, zero_point, (low, high))
+            return dequantize_int8(
+                codes, scale, zero_point, block_size=block_size, dtype=torch.float32
+            )
+        case _:
+            dtype = torch_dtype(spec.dtype)
+            if scale is None:
+                scale = _float8_scale(x, spec, block_size, dtype)
+            scale = _ranked(scale, x)
+            qdata = cast_float8(x.to(torch.float32) / expand(scale, block_size, x.shape), dtype)
+            return dequantize_float8(qdata, scale, block_size=block_size, dtype=torch.float32)
+
+
+def fake_quantize_narrow(x: torch.Tensor, spec: ActivationSpec) -> torch.Tensor:
+    """The same for a dynamic int8 activation, everything computed in the dtype of `x`.
+
+    Source: torchao 0.18, `_apply_int8_act_asym_per_token_quant_dequant`, for its intx weights.
+    """
+    block_size = blocks(spec, x)
+    limits = (-64, 63) if spec.reduce_range else (-128, 127)
+    least = torch.finfo(x.dtype).tiny
+    scale, zero_point = _int8_parameters(x, spec, block_size, limits, least)
+    codes = _int8_codes(x, block_size, scale, zero_point, limits)
+    return dequantize_int8(codes, scale, zero_point, block_size=block_size, dtype=x.dtype)
 
 
 def blocks(spec: ActivationSpec, x: torch.Tensor) -> tuple[int, ...]:
@@ -121,22 +177,27 @@ def _float8_scale(
 
 
 def _int8_parameters(
-    x: torch.Tensor, spec: ActivationSpec, block_size: tuple[int, ...], low: int, high: int
+    x: torch.Tensor,
+    spec: ActivationSpec,
+    block_size: tuple[int, ...],
+    limits: tuple[int, int],
+    least_scale: float,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Scale (float32) and zero point (int8, None for a symmetric mapping) of an activation."""
-    most, least = block_max(x, block_size), -block_max(-x, block_size)
+    """Scale and zero point (int8, None for a symmetric mapping), in the dtype of the activation."""
+    low, high = limits
+    most, least = block_max(x, block_size).clamp(min=0), block_min(x, block_size).clamp(max=0)
     if spec.mapping == "asymmetric":
-        scale = ((most - least) / float(high - low)).clamp(min=_INT8_EPS)
+        scale = ((most - least) / float(high - low)).clamp(min=least_scale)
         zero_point = (low - torch.round(least / scale)).clamp(low, high)
-        return scale.to(torch.float32), zero_point.to(torch.int8)
+        return scale, zero_point.to(torch.int8)
     if spec.mapping == "symmetric":
         scale = torch.maximum(-least, most) / (float(high - low) / 2)
     else:
         scale = torch.maximum(least / float(low), most / float(high))
-    return scale.clamp(min=_INT8_EPS).to(torch.float32), None
+    return scale.clamp(min=least_scale), None
 
 
-def _through_int8(
+def _int8_codes(
     x: torch.Tensor,
     block_size: tuple[int, ...],
     scale: torch.Tensor,
@@ -146,8 +207,7 @@ def _through_int8(
     codes = torch.round(x * (1.0 / expand(scale, block_size, x.shape)))
     if zero_point is not None:
         codes = codes + expand(zero_point, block_size, x.shape)
-    codes = codes.clamp(*limits).to(torch.int8)
-    return dequantize_int8(codes, scale, zero_point, block_size=block_size, dtype=torch.float32)
+    return codes.clamp(*limits).to(torch.int8)
 
 
 @overload

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from aoserial.kernels.activation import fake_quantize, refusal
-from aoserial.kernels.arithmetic import dequantize_float8, dequantize_int8, expand
-from aoserial.kernels.spec import DeviceInfo, Spec, Weight
+from aoserial.kernels.activation import fake_quantize, fake_quantize_narrow, format_of, refusal
+from aoserial.kernels.arithmetic import (
+    dequantize_float8,
+    dequantize_int4,
+    dequantize_int8,
+    dequantize_intx,
+    dequantize_mx,
+    dequantize_nvfp4,
+    expand,
+)
+from aoserial.kernels.spec import ActivationSpec, DeviceInfo, Spec, Weight
 from aoserial.storage.dtypes import torch_dtype
+
+# the types of which torchao's own CPU code dequantizes the weight and calls F.linear with the bias
+_PLAIN_LINEAR = ("intx", "mx", "nvfp4")
+_STATIC_PARTS = {"act_scale", "act_zero_point", "act_per_tensor_scale"}
 
 
 class Reference:
     """Dequantizes the weight, then multiplies, in the order of operations of torchao 0.15 to 0.18.
 
-    So a weight-only layer gives torchao's CPU output bit for bit: the product is rounded before
-    the bias is added, and an int8 scale that is the same along K multiplies the product instead of
-    the weight. Where the activation is quantized, it is quantized, dequantized and multiplied in
-    float32, so that nothing is lost but what the codes lose.
+    So a weight-only layer gives torchao's CPU output bit for bit: for float8, int8 and int4 the
+    product is rounded before the bias is added, and an int8 scale that is the same along K
+    multiplies the product instead of the weight.
+
+    Where the activation is quantized, it is quantized, dequantized and multiplied in float32, so
+    that nothing is lost but what the codes lose. An intx weight meets its int8 activation in the
+    dtype of the activation, since that is torchao's only arithmetic for it.
     """
 
     name = "reference"
@@ -25,14 +42,14 @@ class Reference:
     def supports(self, spec: Spec, device: DeviceInfo) -> str | None:
         """None, or a sentence on what of the weight's settings this backend cannot honour."""
         del device
-        if spec.kind not in ("float8", "int8"):
+        if spec.kind not in _DEQUANTIZE:
             return f"a weight of kind {spec.kind} is not implemented"
         if len(spec.shape) != 2:
             return f"F.linear takes a weight of two dimensions, not {len(spec.shape)}"
         if spec.activation is not None:
             return refusal(spec.activation, spec.parts)
-        if "act_scale" in spec.parts or "act_zero_point" in spec.parts:
-            return "the weight has an act_scale, but does not say how to quantize the activation"
+        if stored := sorted(_STATIC_PARTS & set(spec.parts)):
+            return f"the weight has an {stored[0]}, but does not say how to quantize the activation"
         return None
 
     def linear(
@@ -44,10 +61,14 @@ class Reference:
         if "act_pre_scale" in parts:
             x = x * parts["act_pre_scale"]
         if spec.activation is not None:
-            scale, zero_point = parts.get("act_scale"), parts.get("act_zero_point")
-            x = fake_quantize(x, spec.activation, scale, zero_point)
-            wide = None if bias is None else bias.to(torch.float32)
-            return F.linear(x, dequantize(weight, torch.float32), wide).to(dtype)
+            if spec.kind == "intx" and _is_dynamic_int8(spec.activation):
+                x = fake_quantize_narrow(x.to(dtype), spec.activation)
+                return _plain_linear(x, dequantize(weight), bias)
+            scale = parts.get("act_scale", parts.get("act_per_tensor_scale"))
+            x = fake_quantize(x, spec.activation, scale, parts.get("act_zero_point"))
+            return _plain_linear(x, dequantize(weight, torch.float32), bias).to(dtype)
+        if spec.kind in _PLAIN_LINEAR:
+            return _plain_linear(x.to(dtype), dequantize(weight), bias)
         if spec.kind == "int8" and spec.block_size[-1] >= spec.shape[-1]:
             y = F.linear(x.to(dtype), _codes(weight, dtype)) * _row_scale(weight).to(dtype)
         else:
@@ -57,12 +78,30 @@ class Reference:
 
 def dequantize(weight: Weight, dtype: torch.dtype | None = None) -> torch.Tensor:
     """The plain tensor a weight stands for, in its own dtype unless another is given."""
+    dtype = torch_dtype(weight.spec.dtype) if dtype is None else dtype
+    return _DEQUANTIZE[weight.spec.kind](weight, dtype)
+
+
+def _is_dynamic_int8(activation: ActivationSpec) -> bool:
+    return format_of(activation) == "int8" and not activation.static
+
+
+def _plain_linear(
+    x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
+    """`F.linear` in the dtype of `x`."""
+    return F.linear(x, w.to(x.dtype), None if bias is None else bias.to(x.dtype))
+
+
+def _float8(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
     spec, parts = weight.spec, weight.parts
-    dtype = torch_dtype(spec.dtype) if dtype is None else dtype
-    if spec.kind == "float8":
-        return dequantize_float8(
-            parts["qdata"], parts["scale"], block_size=spec.block_size, dtype=dtype
-        )
+    return dequantize_float8(
+        parts["qdata"], parts["scale"], block_size=spec.block_size, dtype=dtype
+    )
+
+
+def _int8(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
+    spec, parts = weight.spec, weight.parts
     return dequantize_int8(
         parts["qdata"],
         parts["scale"],
@@ -70,6 +109,66 @@ def dequantize(weight: Weight, dtype: torch.dtype | None = None) -> torch.Tensor
         block_size=spec.block_size,
         dtype=dtype,
     )
+
+
+def _int4(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
+    spec, parts = weight.spec, weight.parts
+    return dequantize_int4(
+        parts["qdata"],
+        parts["scale"],
+        parts.get("zero_point"),
+        zero_domain=spec.zero_domain,
+        block_size=spec.block_size,
+        dtype=dtype,
+        group_index=parts.get("group_index"),
+    )
+
+
+def _intx(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
+    spec, parts = weight.spec, weight.parts
+    return dequantize_intx(
+        parts["qdata"],
+        parts["scale"],
+        parts.get("zero_point"),
+        zero_domain=spec.zero_domain,
+        block_size=spec.block_size,
+        dtype=dtype,
+        group_index=parts.get("group_index"),
+    )
+
+
+def _mx(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
+    spec, parts = weight.spec, weight.parts
+    return dequantize_mx(
+        parts["qdata"],
+        parts["scale"],
+        element=spec.element or "",
+        block_size=spec.block_size,
+        dtype=dtype,
+    )
+
+
+def _nvfp4(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
+    spec, parts = weight.spec, weight.parts
+    return dequantize_nvfp4(
+        parts["qdata"],
+        parts["scale"],
+        parts.get("per_tensor_scale"),
+        scale_op=spec.scale_op,
+        scale_dtype=torch_dtype(spec.scale_dtype),
+        block_size=spec.block_size,
+        dtype=dtype,
+    )
+
+
+_DEQUANTIZE: dict[str, Callable[[Weight, torch.dtype], torch.Tensor]] = {
+    "float8": _float8,
+    "int8": _int8,
+    "int4": _int4,
+    "intx": _intx,
+    "mx": _mx,
+    "nvfp4": _nvfp4,
+}
 
 
 def _codes(weight: Weight, dtype: torch.dtype) -> torch.Tensor:

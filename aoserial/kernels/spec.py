@@ -22,6 +22,10 @@ class ActivationSpec:
             `asymmetric`.
         reduce_range: use half of the code range.
         lower_bound, upper_bound: bounds of |x| when choosing a scale.
+        scale_mode: of MX formats, and what tells them from others: `floor`, `ceil`, `even` or
+            `rceil`. `float4_e2m1fn_x2` without it is NVFP4.
+        tensor_scale: of NVFP4: the whole activation has a scale as well, computed from it unless
+            the weight has an act_per_tensor_scale.
     """
 
     static: bool
@@ -34,6 +38,8 @@ class ActivationSpec:
     reduce_range: bool = False
     lower_bound: float | None = None
     upper_bound: float | None = None
+    scale_mode: str | None = None
+    tensor_scale: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,13 +47,19 @@ class Spec:
     """A weight without its values.
 
     Attributes:
-        kind: what its codes mean: `float8` (w = q s) or `int8` (w = (q - z) s).
+        kind: what its codes mean: `float8` (w = q s), `int8` (w = (q - z) s), `int4` and `intx`
+            (see zero_domain), `mx` (w = q 2**(s - 127)), `nvfp4` (w = q s, or q (s S)).
         data_dtype: torch's name of the codes' dtype.
         shape: of the tensor it stands for, [..., N, K].
         dtype: torch's name of the dtype it stands for.
         block_size: elements that share a scale, by dimension.
         activation: what to do with the activation; None leaves it as it is.
         parts: the names of the parts the weight has.
+        zero_domain: of int4 and intx: `none`, `int`, `float` or `offset`; see `arithmetic.affine`.
+        bit_width: of intx: 1 to 8.
+        element: of mx: the name of the elements' dtype, `float4_e2m1fn_x2` for two codes a byte.
+        scale_op: of nvfp4: how the tensor's scale enters, `multiply` or `divide`.
+        scale_dtype: of nvfp4: the dtype in which the scales are multiplied.
     """
 
     kind: str
@@ -57,13 +69,20 @@ class Spec:
     block_size: tuple[int, ...]
     activation: ActivationSpec | None = None
     parts: tuple[str, ...] = ("qdata", "scale")
+    zero_domain: str = "none"
+    bit_width: int | None = None
+    element: str | None = None
+    scale_op: str = "multiply"
+    scale_dtype: str = "float32"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Weight:
     """A spec with its values: `parts` are plain tensors by name.
 
-    qdata: the codes, of the spec's shape. scale, zero_point: ceil(shape / block_size).
+    qdata: the codes, of the spec's shape, or [..., N, K/2] where two share a byte.
+    scale, zero_point: ceil(shape / block_size). group_index: [K], the group of each k.
+    per_tensor_scale: one number, or [..., 1, 1]. act_per_tensor_scale: one number.
     act_scale, act_zero_point: of a static activation. act_pre_scale: broadcast over [..., K].
     """
 
@@ -101,7 +120,10 @@ class DeviceInfo:
         return cls(type="cuda", capability=_capability(device.index), vendor=vendor)
 
 
-# asked while a graph is traced, and fixed in it
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def _capability(index: int | None) -> tuple[int, int]:
     return torch.cuda.get_device_capability(index)
+
+
+# Asked while a graph is traced, and fixed in it. This is all that torch.compiler's
+# assume_constant_result does, besides importing torch._dynamo for seconds; a test compares.
+_capability._dynamo_marked_constant = True  # type: ignore[attr-defined]

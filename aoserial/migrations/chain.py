@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from aoserial.errors import AoserialError, DriftError, MigrationError, VersionError, locating
+from aoserial.errors import (
+    AoserialError,
+    DriftError,
+    EraError,
+    FieldError,
+    MigrationError,
+    VersionError,
+    locating,
+)
 from aoserial.migrations.step import STEPS, Step, Steps, Version, spell
 from aoserial.record import Record
 from aoserial.schema import (
@@ -37,11 +45,13 @@ class Outcome:
         record: at the head of its type, its parts derived from those of the record given.
         steps: the steps that ran, in order.
         resolutions: what was filled in, renamed or ignored on the way, by type and version.
+        assumed: `option=answer` for what a file could not tell and nobody answered.
     """
 
     record: Record
     steps: tuple[Step, ...] = ()
     resolutions: tuple[tuple[Version, Resolution], ...] = ()
+    assumed: tuple[str, ...] = ()
 
     @property
     def lossy(self) -> tuple[Step, ...]:
@@ -50,10 +60,15 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Upgrader:
-    """Resolves and migrates records by the given tables."""
+    """Resolves and migrates records by the given tables.
+
+    Attributes:
+        assume: answers to the questions of steps.
+    """
 
     registry: Registry = field(default_factory=lambda: REGISTRY)
     steps: Steps = field(default_factory=lambda: STEPS)
+    assume: Mapping[str, str] = field(default_factory=dict)
 
     def upgrade(
         self, record: Record, *, written_with: str | None = None, stop: Version | None = None
@@ -74,6 +89,7 @@ class Upgrader:
         seen: list[Version] = []
         steps: list[Step] = []
         resolutions: list[tuple[Version, Resolution]] = []
+        assumed: list[str] = []
         stored = record
         self._check_version(stored)
         while True:
@@ -88,8 +104,13 @@ class Upgrader:
                 resolutions.append((here, resolution))
             step = self._next(record) if here != stop else None
             if step is None:
-                return Outcome(record=record, steps=tuple(steps), resolutions=tuple(resolutions))
-            record = _run(step, record)
+                return Outcome(
+                    record=record,
+                    steps=tuple(steps),
+                    resolutions=tuple(resolutions),
+                    assumed=tuple(assumed),
+                )
+            record = _run(step, record, self._answers(step, record, assumed))
             steps.append(step)
 
     def upgrade_value(self, value: Value) -> Value:
@@ -109,7 +130,7 @@ class Upgrader:
             step = self.steps.find(nested.type, nested.version)
             if step is None:
                 raise _gap(nested.type, nested.version, found.head.version)
-            nested = _run(step, nested)
+            nested = _run(step, nested, {})
         return nested
 
     def _resolve(self, record: Record) -> tuple[Record, Resolution | None]:
@@ -140,6 +161,26 @@ class Upgrader:
             raise _gap(record.type, record.version, head)
         return step
 
+    def _answers(self, step: Step, record: Record, assumed: list[str]) -> dict[str, str]:
+        """The answers to a step's questions; those nobody gave are noted in `assumed`."""
+        answers: dict[str, str] = {}
+        for question in step.asks:
+            choices = " or ".join(map(repr, question.answers))
+            answer = self.assume.get(question.name)
+            if answer is None:
+                answer = question.default
+                if question.concerns(record) and answer is not None:
+                    assumed.append(f"{question.name}={answer}")
+            elif answer not in question.answers:
+                raise FieldError(f"assume {question.name!r} is {answer!r}, expected {choices}")
+            if answer is None:
+                raise EraError(
+                    f"{question.why}; say which with assume={{{question.name!r}: …}}, {choices}",
+                    candidates=question.answers,
+                )
+            answers[question.name] = answer
+        return answers
+
     def _check_version(self, record: Record) -> None:
         head = self.registry[record.type].head.version
         if record.version > head:
@@ -158,10 +199,10 @@ class Upgrader:
             )
 
 
-def _run(step: Step, value: Any) -> Any:
+def _run(step: Step, value: Any, answers: Mapping[str, str]) -> Any:
     """Runs one step and holds it to its word."""
     try:
-        result = step.function(value)
+        result = step.function(value, **answers)
     except AoserialError:
         raise
     except Exception as error:

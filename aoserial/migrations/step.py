@@ -14,7 +14,26 @@ from typing import Any, TypeVar
 from aoserial.errors import SchemaError
 
 Version = tuple[str, int]  # type id, version
-Function = TypeVar("Function", bound=Callable[[Any], Any])
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a file cannot tell, and a step needs to know; `assume={name: answer}` settles it.
+
+    Attributes:
+        name: of the option.
+        answers: those that are possible.
+        default: what is taken, and reported, when nobody answers; None refuses the record instead.
+        why: one sentence.
+        concerns: whether the answer makes a difference to a record; a pure function.
+    """
+
+    name: str
+    answers: tuple[str, ...]
+    default: str | None
+    why: str
+    concerns: Callable[[Any], bool] = lambda _: True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +46,14 @@ class Step:
         function: Record → Record for a tensor type, Nested → Nested for an attribute object. Pure:
             parts are only viewed or computed with, their values never looked at.
         lossy: what it loses, for people; empty when it keeps everything.
+        asks: questions whose answers the function takes by keyword.
     """
 
     source: Version
     targets: tuple[Version, ...]
-    function: Callable[[Any], Any]
+    function: Callable[..., Any]
     lossy: str = ""
+    asks: tuple[Question, ...] = ()
 
     @property
     def name(self) -> str:
@@ -70,6 +91,11 @@ class Steps:
     def find(self, type_id: str, version: int) -> Step | None:
         return self.table.get((type_id, version))
 
+    @property
+    def questions(self) -> dict[str, Question]:
+        """What the steps ask, by the name of the option."""
+        return {question.name: question for step in self.table.values() for question in step.asks}
+
 
 STEPS = Steps()
 
@@ -81,6 +107,7 @@ def migration(
     *,
     becomes: str | tuple[str, ...] | None = None,
     lossy: str = "",
+    asks: tuple[Question, ...] = (),
     steps: Steps = STEPS,
 ) -> Callable[[Function], Function]:
     """Registers the decorated function as the step of `type_id` from `source` to `target`.
@@ -89,6 +116,7 @@ def migration(
         becomes: the type id, or all the ids, it turns into at version `target`; the same type if
             not given, and then `target` must be `source + 1`.
         lossy: what the step loses, one line; `migrate` then needs to be told that it may.
+        asks: what a file cannot tell; the function takes the answers by keyword.
 
     Example:
         >>> from aoserial.migrations import Steps, migration
@@ -100,7 +128,10 @@ def migration(
 
     def register(function: Function) -> Function:
         targets = tuple((kind, target) for kind in kinds)
-        steps.add(Step(source=(type_id, source), targets=targets, function=function, lossy=lossy))
+        step = Step(
+            source=(type_id, source), targets=targets, function=function, lossy=lossy, asks=asks
+        )
+        steps.add(step)
         return function
 
     return register

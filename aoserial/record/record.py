@@ -34,7 +34,8 @@ class Record:
     parts: Mapping[str, Part]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "attributes", FrozenMap(self.attributes))
+        if type(self.attributes) is not FrozenMap:
+            object.__setattr__(self, "attributes", FrozenMap(self.attributes))
         object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
 
     @property

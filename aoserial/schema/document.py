@@ -90,7 +90,7 @@ def fingerprint(schema: Schema, used: Collection[str]) -> str:
 
 def _canonical_field(field: Field) -> Json:
     """What of a field decides how a file is read: no doc, aliases, history, new-object default."""
-    return {
+    canonical = {
         "kind": field.kind,
         "type": field.type,
         "dtypes": sorted(field.dtypes),
@@ -98,6 +98,7 @@ def _canonical_field(field: Field) -> Json:
         "required": field.required,
         "absent": _encode_default(field.absent),
     }
+    return canonical | ({"when": field.when} if field.when else {})
 
 
 def _field_document(field: Field) -> dict[str, Json]:
@@ -108,6 +109,8 @@ def _field_document(field: Field) -> dict[str, Json]:
         entry["dtypes"] = list(field.dtypes)
     if field.shape is not None:
         entry["shape"] = list(field.shape)
+    if field.when is not None:
+        entry["when"] = {field.when[0]: list(field.when[1])}
     if field.absent is not MISSING:
         entry["absent"] = _encode_default(field.absent)
     if field.default is not MISSING:
@@ -130,6 +133,7 @@ def _field(name: str, entry: Mapping[str, Json]) -> Field:
         type=entry.get("type", "any"),
         dtypes=tuple(entry.get("dtypes", ())),
         shape=_rule(entry.get("shape")),
+        when=_when(entry.get("when")),
         absent=_decode_default(entry, "absent"),
         default=_decode_default(entry, "default"),
         added_in=entry.get("added_in", 1),
@@ -137,6 +141,13 @@ def _field(name: str, entry: Mapping[str, Json]) -> Field:
         renamed_from=tuple(entry.get("renamed_from", ())),
         doc=entry.get("doc", ""),
     )
+
+
+def _when(entry: Mapping[str, Json] | None) -> tuple[str, tuple[str, ...]] | None:
+    if entry is None:
+        return None
+    ((attribute, symbols),) = entry.items()
+    return attribute, tuple(symbols)
 
 
 def _rule(terms: list[str] | None) -> tuple[str, ...] | None:

@@ -25,6 +25,8 @@ class Field:
         type: of an attribute, in the grammar of `schema.types`.
         dtypes: of a tensor: the torch names it may have; empty allows all.
         shape: of a tensor: a rule of `schema.shapes`; None allows all.
+        when: of an optional tensor: an enum attribute and the symbols of it that ask for this
+            tensor; it must then be there, and must not be there with any other symbol.
         absent: what absence in a file means, frozen with the schema; `MISSING` makes the field
             required. A tensor's absence can only mean None.
         default: what a new object gets when the caller says nothing; `absent` unless given.
@@ -39,6 +41,7 @@ class Field:
     type: str = "any"
     dtypes: tuple[str, ...] = ()
     shape: Rule | None = None
+    when: tuple[str, tuple[str, ...]] | None = None
     absent: Value | Missing = MISSING
     default: Value | Missing = MISSING
     added_in: int = 1
@@ -80,6 +83,8 @@ class Field:
             check_rule(self.shape)
         if self.absent is not MISSING and self.absent is not None:
             raise SchemaError(f"field {self.name!r}: the absence of a tensor can only mean None")
+        if self.when is not None and self.absent is MISSING:
+            raise SchemaError(f"field {self.name!r} is required, so there is no `when` to it")
 
 
 def tensor(name: str, *dtypes: str, shape: Rule | None = None, doc: str = "") -> Field:
@@ -87,9 +92,17 @@ def tensor(name: str, *dtypes: str, shape: Rule | None = None, doc: str = "") ->
     return Field(name=name, kind="tensor", dtypes=dtypes, shape=shape, doc=doc)
 
 
-def optional_tensor(name: str, *dtypes: str, shape: Rule | None = None, doc: str = "") -> Field:
+def optional_tensor(
+    name: str,
+    *dtypes: str,
+    shape: Rule | None = None,
+    when: tuple[str, tuple[str, ...]] | None = None,
+    doc: str = "",
+) -> Field:
     """A tensor that may be absent, which means None."""
-    return Field(name=name, kind="tensor", dtypes=dtypes, shape=shape, absent=None, doc=doc)
+    return Field(
+        name=name, kind="tensor", dtypes=dtypes, shape=shape, when=when, absent=None, doc=doc
+    )
 
 
 def attribute(name: str, type: str, *, doc: str = "") -> Field:  # noqa: A002

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 
 from aoserial.errors import SchemaError, UnknownTypeError
@@ -92,6 +91,8 @@ class Registry:
 
     def _load_plugins(self) -> None:
         if self.plugins and not self._loaded:
+            from importlib import metadata  # 20 ms that `aoserial inspect` need not pay
+
             self._loaded = True  # first, since a plug-in may look types up itself
             for entry_point in metadata.entry_points(group=ENTRY_POINTS):
                 entry_point.load()

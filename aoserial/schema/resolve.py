@@ -142,11 +142,25 @@ def _check_values(
     for declared in schema.tensors:
         part = resolution.parts.get(declared.name)
         try:
+            _check_presence(declared, part, resolution.attributes)
             if part is not None:
                 _check_part(declared, part, shapes)
         except AoserialError as fault:
             faults.append(fault.locate(field=declared.name))
     return faults
+
+
+def _check_presence(declared: Field, part: Part | None, attributes: Mapping[str, Value]) -> None:
+    """Holds an optional tensor against the attribute that asks for it."""
+    if declared.when is None:
+        return
+    name, symbols = declared.when
+    value = attributes.get(name)
+    asked = isinstance(value, Symbol) and value.name in symbols
+    if asked and part is None:
+        raise MissingFieldError(f"is missing, though {name} is {value!r}, which needs it")
+    if part is not None and not asked:
+        raise FieldError(f"is there, though {name} is {value!r}, which has no use for it")
 
 
 def _check_part(declared: Field, part: Part, shapes: ShapeMatch) -> None:

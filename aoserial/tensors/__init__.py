@@ -1,6 +1,12 @@
 """Quantized tensors: torch.Tensor subclasses with a schema, and their way to records and back."""
 
-from aoserial.tensors import ops as ops, views as views  # fill the operator tables
+from aoserial.tensors import (  # they fill the operator tables
+    collectives as collectives,
+    joins as joins,
+    ops as ops,
+    products as products,
+    views as views,
+)
 from aoserial.tensors.activation import (
     Activation,
     ActivationKind,
@@ -10,15 +16,21 @@ from aoserial.tensors.activation import (
     KernelPreference,
     Mapping,
     MatmulHint,
+    ScaleMode,
 )
 from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.classes import CLASSES, Classes, TensorClass
 from aoserial.tensors.convert import Build, builder, from_record, to_record
+from aoserial.tensors.domains import ScaleOp, ZeroDomain
 from aoserial.tensors.fieldspec import field
 from aoserial.tensors.float8 import Float8Tensor
 from aoserial.tensors.inert import InertTensor
+from aoserial.tensors.int4 import Int4Tensor
 from aoserial.tensors.int8 import Int8Tensor
+from aoserial.tensors.intx import IntxTensor
 from aoserial.tensors.live import dump, load
+from aoserial.tensors.mx import MXTensor
+from aoserial.tensors.nvfp4 import NVFP4Tensor
 from aoserial.tensors.registration import bind, register, register_class
 
 __all__ = [
@@ -31,13 +43,20 @@ __all__ = [
     "Granularity",
     "GranularityKind",
     "InertTensor",
+    "Int4Tensor",
     "Int8Tensor",
+    "IntxTensor",
     "KernelHint",
     "KernelPreference",
+    "MXTensor",
     "Mapping",
     "MatmulHint",
+    "NVFP4Tensor",
+    "ScaleMode",
+    "ScaleOp",
     "TensorClass",
     "VersionedTensor",
+    "ZeroDomain",
     "bind",
     "builder",
     "dump",

@@ -8,11 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-import torch
-
 from aoserial.kernels import ActivationSpec
 from aoserial.schema.builtin import activation as declared
-from aoserial.storage.dtypes import dtype_name
+from aoserial.tensors.hints import AnyDtype, any_dtype_name
 from aoserial.tensors.registration import bind
 
 
@@ -59,6 +57,16 @@ class KernelPreference(Enum):
     cutedsl = "cutedsl"
 
 
+@bind(declared.SCALE_MODE)
+class ScaleMode(Enum):
+    """How the power-of-two scale of a microscaling block is chosen."""
+
+    floor = "floor"
+    ceil = "ceil"
+    even = "even"
+    rceil = "rceil"
+
+
 @bind(declared.GRANULARITY)
 @dataclass(frozen=True, kw_only=True)
 class Granularity:
@@ -87,6 +95,8 @@ class KernelHint:
 
     preference: KernelPreference = KernelPreference.auto
     matmul: MatmulHint | None = None
+    swizzled_scales: bool = False
+    triton: bool = False
 
 
 @bind(declared.ACTIVATION)
@@ -95,19 +105,21 @@ class Activation:
     """How the activation of a linear layer is quantized before it meets the weight."""
 
     kind: ActivationKind
-    dtype: torch.dtype
+    dtype: AnyDtype
     granularity: Granularity
     mapping: Mapping = Mapping.symmetric
     reduce_range: bool = False
     lower_bound: float | None = None
     upper_bound: float | None = None
     kernel: KernelHint | None = None
+    scale_mode: ScaleMode | None = None
+    tensor_scale: bool = False
 
     def spec(self) -> ActivationSpec:
         """The same as kernels see it."""
         return ActivationSpec(
             static=self.kind is ActivationKind.static,
-            dtype=dtype_name(self.dtype),
+            dtype=any_dtype_name(self.dtype),
             granularity=self.granularity.kind.name,
             dim=self.granularity.dim,
             group_size=self.granularity.group_size,
@@ -116,4 +128,6 @@ class Activation:
             reduce_range=self.reduce_range,
             lower_bound=self.lower_bound,
             upper_bound=self.upper_bound,
+            scale_mode=None if self.scale_mode is None else self.scale_mode.name,
+            tensor_scale=self.tensor_scale,
         )

@@ -6,24 +6,34 @@ fields are plain attributes: part tensors, and attribute values as Python has th
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import pickle
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
+from torch import nn
 
 from aoserial.errors import UnsupportedOperationError
 from aoserial.kernels import Weight, linear
+from aoserial.schema.shapes import Rule
 from aoserial.storage.dtypes import dtype_name
-from aoserial.tensors import dispatch
+from aoserial.tensors import sharding
 from aoserial.tensors.checking import checked_fields, common_device, given_parts
 from aoserial.tensors.classes import CLASSES, owner
+from aoserial.tensors.dispatch import Dispatching
 from aoserial.tensors.kept import NOTHING_KEPT, Kept
+from aoserial.tensors.layout import Layout
 from aoserial.tensors.live import freeze, thaw
 
+if TYPE_CHECKING:  # seconds to import
+    from torch.distributed.device_mesh import DeviceMesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy
 
-class VersionedTensor(torch.Tensor):
+
+class VersionedTensor(Dispatching):
     """A quantized tensor with a type id, an integer version and a schema.
 
     Subclass it, declare fields as annotations, and decorate with `@aoserial.register`:
@@ -63,6 +73,8 @@ class VersionedTensor(torch.Tensor):
     _specs: ClassVar[dict[str, Any]]
     __signature__: ClassVar[inspect.Signature]
     _kept: Kept = NOTHING_KEPT
+    # parts that a slice shares with the rest of the tensor it is cut from, and may not write to
+    _borrowed: frozenset[str] = frozenset()
 
     def __new__(
         cls,
@@ -107,49 +119,6 @@ class VersionedTensor(torch.Tensor):
         """
         del attributes
         return next(iter(parts.values())).shape
-
-    # -- operators --------------------------------------------------------------------------
-
-    @classmethod
-    def implements(cls, aten_ops: object) -> Callable[[dispatch.Handler], dispatch.Handler]:
-        """Decorates the handler `(op, types, args, kwargs)` of aten operators for this class."""
-        return dispatch.add(cls, dispatch.ATEN_TABLE, aten_ops)
-
-    @classmethod
-    def implements_torch_function(
-        cls, torch_fns: object
-    ) -> Callable[[dispatch.Handler], dispatch.Handler]:
-        """Decorates the handler `(function, types, args, kwargs)` of torch functions."""
-        return dispatch.add(cls, dispatch.FUNCTION_TABLE, torch_fns)
-
-    @classmethod
-    def __torch_function__(
-        cls,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        handler = dispatch.find(cls, dispatch.FUNCTION_TABLE, func)
-        if handler is not None:
-            return handler(func, types, args, kwargs or {})
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **(kwargs or {}))
-
-    @classmethod
-    def __torch_dispatch__(  # type: ignore[override]
-        cls,
-        func: Any,
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        handler = dispatch.find(cls, dispatch.ATEN_TABLE, func)
-        if handler is not None:
-            return handler(func, types, args, kwargs or {})
-        raise UnsupportedOperationError(
-            f"{cls.__name__} has no {func}; dequantize() gives a plain tensor that has"
-        )
 
     # -- what a quantized weight is for -----------------------------------------------------
 
@@ -222,21 +191,26 @@ class VersionedTensor(torch.Tensor):
         self._kept.attach(tensor, parts)
         return tensor  # type: ignore[return-value]
 
-    def cut_part(
-        self, name: str, part: torch.Tensor, dim: int, start: int, stop: int
-    ) -> torch.Tensor:
-        """What a part that has no shape rule becomes when the tensor is sliced: it stays whole.
+    def part_rule(self, name: str) -> Rule | None:
+        """How the shape of a part follows from the tensor's: the rule that the schema gives it.
 
-        Override it for one that follows a dimension in a way that no rule expresses.
-
-        Args:
-            dim, start, stop: the slice of the tensor, in range.
-
-        Returns:
-            `part`, or a view of it.
+        A part without a rule belongs to the tensor as a whole and stays whole in its slices.
+        Override it for a part whose rule depends on what it holds.
         """
-        del name, dim, start, stop
-        return part
+        field = CLASSES.tensor(type(self)).schema.by_name.get(name)
+        return None if field is None else field.shape
+
+    def part_layout(self) -> Layout:
+        """The shapes of the tensor and its parts, for `geometry`."""
+        declared = CLASSES.tensor(type(self))
+        names = self.part_names()
+        return Layout(
+            schema=declared.schema,
+            shape=tuple(self.shape),
+            attributes={name: getattr(self, name) for name in declared.attributes},
+            parts={name: tuple(getattr(self, name).shape) for name in names},
+            rules={name: self.part_rule(name) for name in names},
+        )
 
     def _apply_fn_to_data(
         self,
@@ -299,6 +273,42 @@ class VersionedTensor(torch.Tensor):
         )
         kept.attach(tensor, inner_tensors)
         return tensor
+
+    def _stable_hash_for_caching(self) -> str:
+        """All that a compiled graph depends on and no value, for the caches of torch.compile."""
+        names, metadata = self.__tensor_flatten__()
+        tensors = [self, *(getattr(self, name) for name in names)]
+        facts = [
+            (str(each.shape), str(each.stride()), each.dtype, each.device, each.requires_grad)
+            for each in tensors
+        ]
+        told = pickle.dumps((owner(type(self)), names, metadata, facts))
+        return hashlib.sha256(told).hexdigest()
+
+    # -- FSDP2, which reads the names of these arguments ------------------------------------
+
+    def fsdp_pre_all_gather(
+        self,
+        mesh: DeviceMesh,
+        outer_size: torch.Size,
+        outer_stride: tuple[int, ...],
+        module: nn.Module,
+        mp_policy: MixedPrecisionPolicy,
+    ) -> tuple[tuple[torch.Tensor, ...], sharding.Gathered]:
+        """What is gathered of this shard, and how to read it."""
+        del outer_stride, module, mp_policy  # codes are sent as they are, in any precision
+        return sharding.before_all_gather(self, mesh.size(), outer_size)
+
+    def fsdp_post_all_gather(
+        self,
+        all_gather_outputs: tuple[torch.Tensor, ...],
+        metadata: sharding.Gathered,
+        param_dtype: torch.dtype,
+        *,
+        out: torch.Tensor | None = None,
+    ) -> tuple[VersionedTensor, tuple[torch.Tensor, ...]] | None:
+        """The whole weight, with `param_dtype` as its logical dtype."""
+        return sharding.after_all_gather(self, all_gather_outputs, metadata, param_dtype, out)
 
     # -- what the default would get wrong ---------------------------------------------------
 

@@ -10,12 +10,13 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
 
 from aoserial.errors import SchemaError, UnregisteredClassError
-from aoserial.schema import REGISTRY, EnumSchema, Registry, Schema
+from aoserial.schema import REGISTRY, EnumSchema, Missing, Registry, Schema, Value
 from aoserial.tensors.hints import Hint
 
 # torchao's names for required tensors and attributes, then optional ones
@@ -54,13 +55,18 @@ class TensorClass:
     optional_tensors: tuple[str, ...] = ()
     optional_attributes: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def tensors(self) -> tuple[str, ...]:
         return self.required_tensors + self.optional_tensors
 
-    @property
+    @cached_property
     def attributes(self) -> tuple[str, ...]:
         return self.required_attributes + self.optional_attributes
+
+    @cached_property
+    def absences(self) -> tuple[tuple[str, Value | Missing], ...]:
+        """Attribute names with what their absence means; nothing (`MISSING`) if they must be."""
+        return tuple((field.name, field.absent) for field in self.schema.attributes)
 
     def make(
         self,

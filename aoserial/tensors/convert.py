@@ -40,20 +40,21 @@ def to_record(tensor: torch.Tensor, *, classes: Classes = CLASSES) -> Record:
     declared = classes.tensor(type(tensor))
     kept: Kept = getattr(tensor, "_kept", NOTHING_KEPT)
     parts: dict[str, Part] = {}
-    slots = zip(kept.parts, kept.slots, strict=True)
-    for name, slot in (*((name, name) for name in declared.tensors), *slots):
-        part = getattr(tensor, slot)
+    for name in declared.tensors:
+        part = getattr(tensor, name)
         if part is not None:
             parts[name] = _part(name, part)
+    for name, slot in zip(kept.parts, kept.slots, strict=True):
+        parts[name] = _part(name, getattr(tensor, slot))
     attributes: dict[str, Value] = {}
-    for field in declared.schema.attributes:
+    for name, absent in declared.absences:
         try:
-            value = dump(getattr(tensor, field.name), classes)
+            value = dump(getattr(tensor, name), classes)
         except FieldError as error:
-            error.locate(field=field.name)
+            error.locate(field=name)
             raise
-        if field.required or value != field.absent:
-            attributes[field.name] = value
+        if value is not absent and value != absent:
+            attributes[name] = value
     with torch._C.DisableTorchFunctionSubclass():  # a subclass is asked for its own shape, slowly
         shape, dtype = tuple(tensor.shape), tensor.dtype
     return Record(
@@ -61,7 +62,7 @@ def to_record(tensor: torch.Tensor, *, classes: Classes = CLASSES) -> Record:
         version=declared.schema.version,
         shape=shape,
         dtype=dtype_name(dtype),
-        attributes=FrozenMap(attributes, **kept.attributes),
+        attributes=FrozenMap({**attributes, **kept.attributes} if kept else attributes),
         parts=parts,
     )
 
@@ -199,7 +200,7 @@ def _kept(resolution: Resolution) -> Kept:
 
 
 def _part(name: str, part: torch.Tensor) -> Part:
-    if type(part) not in (torch.Tensor, torch.nn.Parameter):
+    if type(part) is not torch.Tensor and type(part) is not torch.nn.Parameter:
         raise UnsupportedTensorError(
             f"part {name!r} is a {type(part).__qualname__}; the parts of a tensor are plain tensors"
         )

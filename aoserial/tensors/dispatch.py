@@ -2,18 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
+
+import torch
+
+from aoserial.errors import UnsupportedOperationError
 
 # (operator or function, types, args, kwargs) → result, as torch's two protocols call them
 Handler: TypeAlias = Callable[[Any, Any, tuple[Any, ...], dict[str, Any]], Any]
 _Handler = TypeVar("_Handler", bound=Handler)
 
-ATEN_TABLE = "_aten_handlers"
-FUNCTION_TABLE = "_function_handlers"
+_ATEN = "_aten_handlers"
+_FUNCTIONS = "_function_handlers"
 
 
-def add(cls: type, table: str, targets: object) -> Callable[[_Handler], _Handler]:
+class Dispatching(torch.Tensor):
+    """A tensor whose operators are entries in tables of its class and of those it derives from.
+
+    An operator without an entry raises `UnsupportedOperationError`; a torch function without one
+    goes on to its operators.
+    """
+
+    @classmethod
+    def implements(cls, aten_ops: object) -> Callable[[_Handler], _Handler]:
+        """Decorates the handler `(op, types, args, kwargs)` of aten operators for this class.
+
+        One whose library may never be imported is given by its name, `namespace.name.overload`.
+        """
+        return _enter(cls, _ATEN, aten_ops)
+
+    @classmethod
+    def implements_torch_function(cls, torch_fns: object) -> Callable[[_Handler], _Handler]:
+        """Decorates the handler `(function, types, args, kwargs)` of torch functions."""
+        return _enter(cls, _FUNCTIONS, torch_fns)
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        handler = _find(cls, _FUNCTIONS, func)
+        if handler is not None:
+            return handler(func, types, args, kwargs or {})
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        handler = _find(cls, _ATEN, func) or _find(cls, _ATEN, str(func))
+        if handler is not None:
+            return handler(func, types, args, kwargs or {})
+        raise UnsupportedOperationError(
+            f"{cls.__name__} has no {func}; dequantize() gives a plain tensor that has"
+        )
+
+
+def _enter(cls: type, table: str, targets: object) -> Callable[[_Handler], _Handler]:
     """A decorator that enters a handler for one operator, or several, in a table of `cls`."""
     if table not in vars(cls):
         setattr(cls, table, {})
@@ -27,7 +81,7 @@ def add(cls: type, table: str, targets: object) -> Callable[[_Handler], _Handler
     return enter
 
 
-def find(cls: type, table: str, target: object) -> Handler | None:
+def _find(cls: type, table: str, target: object) -> Handler | None:
     """The handler of the nearest class that has one."""
     for base in cls.__mro__:
         handler: Handler | None = vars(base).get(table, {}).get(target)

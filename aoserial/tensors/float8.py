@@ -6,13 +6,13 @@ from typing import Self
 
 import torch
 
-from aoserial.kernels import Spec, Weight, dequantize_float8, quantize_float8
+from aoserial.kernels import Weight, dequantize, quantize_float8
 from aoserial.schema.builtin import FLOAT8_TENSOR
-from aoserial.storage.dtypes import dtype_name
 from aoserial.tensors.activation import Activation, KernelHint
 from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.granularity import BlockSize, block_size
 from aoserial.tensors.registration import bind
+from aoserial.tensors.weights import shown
 
 
 @bind(FLOAT8_TENSOR)
@@ -55,24 +55,7 @@ class Float8Tensor(VersionedTensor):
 
     def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize_float8(
-            self.qdata,
-            self.scale,
-            block_size=self.block_size,
-            dtype=self.dtype if dtype is None else dtype,
-        )
+        return dequantize(self.kernel_weight(), dtype)
 
     def kernel_weight(self) -> Weight:
-        parts = {"qdata": self.qdata, "scale": self.scale}
-        if self.act_scale is not None:
-            parts["act_scale"] = self.act_scale
-        spec = Spec(
-            kind="float8",
-            data_dtype=dtype_name(self.qdata.dtype),
-            shape=tuple(self.shape),
-            dtype=dtype_name(self.dtype),
-            block_size=self.block_size,
-            activation=None if self.activation is None else self.activation.spec(),
-            parts=tuple(parts),
-        )
-        return Weight(spec=spec, parts=parts)
+        return shown(self, "float8", block_size=self.block_size, activation=self.activation)

@@ -1,22 +1,22 @@
-"""Which bytes of which part a slice of a quantized tensor needs: arithmetic on shapes alone.
+"""Which bytes of which part a change of shape needs: arithmetic on shapes alone, torch-free.
 
 Everything follows from the shape rules of the schema (`schema.shapes`). A slice [a:b] along a
-logical dimension becomes a slice of every part that has this dimension. A cut through a block of
-elements that share a scale, or through codes that share a byte, is refused; except where one block
-covers the whole dimension, as a row's scale does along K: then the scale is shared by every slice,
-and the block shrinks to the slice.
+logical dimension becomes a slice of every part that has this dimension, and tensors that are joined
+along it have those parts joined. A cut through a block of elements that share a scale, or through
+codes that share a byte, is refused; except where one block covers the whole dimension, as a row's
+scale does along K: then the scale is shared by every slice, and the block shrinks to the slice; and
+where one of a stack is taken whose scale is that of several.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aoserial.errors import BlockCutError, UnsupportedOperationError
-from aoserial.schema import BLOCKS, Schema
-from aoserial.schema.shapes import Rule
+from aoserial.tensors.layout import Axis, Layout, leading
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,35 +26,149 @@ class Cut:
     Attributes:
         parts: name → (dimension, start, stop) of those that are sliced; the others stay whole.
         attributes: those that change.
+        shared: the names of parts that the rest of the tensor needs as well.
     """
 
     parts: dict[str, tuple[int, int, int]]
     attributes: dict[str, Any]
+    shared: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Axis:
-    """A dimension of a part along which it follows the logical one.
+class Join:
+    """What joining tensors does to the fields.
 
     Attributes:
-        dim: of the part.
-        unit: logical elements to one of the part.
-        attribute: the one that says so, and shrinks with a slice of a single shared block; None
-            for codes packed into bytes, which cannot be shared.
+        parts: name → the dimension along which the parts are joined; of the others, the first
+            tensor's stands for all.
+        attributes: those that change.
     """
 
-    dim: int
-    unit: int
-    attribute: str | None
+    parts: dict[str, int]
+    attributes: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Place:
-    """A logical dimension, the number of them, and the number that a part has."""
+class Resize:
+    """The fields of a tensor of another shape: the shapes of parts, and attributes that change."""
 
-    dim: int
-    rank: int
-    part_rank: int
+    parts: dict[str, tuple[int, ...]]
+    attributes: dict[str, Any]
+
+
+def cut(layout: Layout, dim: int, start: int, stop: int) -> Cut:
+    """The slice of each part that `[start:stop]` along a dimension needs, bounds in range.
+
+    Raises:
+        BlockCutError: a bound that is not between two blocks.
+        UnsupportedOperationError: as `Layout.axes`.
+    """
+    axes, length = layout.axes(dim), layout.shape[dim]
+    if (start, stop) != (0, length):
+        _check_divisible(layout, dim)
+    is_stack = dim < leading(layout.schema, len(layout.shape))
+    shared = {
+        name
+        for name, axis in axes.items()
+        if axis.covered or (is_stack and _inside(axis, start, stop))
+    }
+    _check({name: axis for name, axis in axes.items() if name not in shared}, length, start, stop)
+    parts: dict[str, tuple[int, int, int]] = {}
+    changed: dict[str, Any] = {}
+    for name, axis in axes.items():
+        first = 0 if axis.covered else start // axis.unit
+        parts[name] = (axis.dim, first, first + -(-(stop - start) // axis.unit))
+        if axis.attribute is not None:
+            size = max(1, min(axis.unit, stop - start))
+            changed[axis.attribute] = _clipped(layout.attributes[axis.attribute], dim, size)
+    whole = set(layout.parts) - set(axes)
+    rest = frozenset() if (start, stop) == (0, length) else frozenset(shared | whole)
+    return Cut(parts=parts, attributes=changed, shared=rest)
+
+
+def join(layouts: Sequence[Layout], dim: int, shared: Collection[str] = ()) -> Join:
+    """How tensors that differ along one dimension alone are joined along it.
+
+    Slices of one tensor that share one block become one block again. Blocks that only happen to
+    hold the same values stay apart: which of the two it is must not depend on values.
+
+    Args:
+        layouts: of the tensors, one at least.
+        shared: the names of parts that are one and the same in all of them.
+
+    Raises:
+        BlockCutError: a seam that is not between two blocks.
+        UnsupportedOperationError: tensors that differ in more, a part that belongs to each as a
+            whole and is not shared, or as `Layout.axes`.
+    """
+    first = layouts[0]
+    if len(layouts) > 1:
+        _check_divisible(first, dim)
+    axes = [layout.axes(dim) for layout in layouts]
+    for layout, other in zip(layouts, axes, strict=True):
+        if _besides(layout, dim, other) != _besides(first, dim, axes[0]):
+            raise UnsupportedOperationError(
+                f"cannot join along dimension {dim} tensors that differ in more: {layout.schema} "
+                f"of shape {list(first.shape)} with {dict(first.attributes)} and of shape "
+                f"{list(layout.shape)} with {dict(layout.attributes)}"
+            )
+    whole = next((name for name in first.parts if name not in axes[0] | dict.fromkeys(shared)), "")
+    if whole:
+        raise UnsupportedOperationError(
+            f"{whole!r} belongs to each tensor as a whole, so only slices of one tensor, which "
+            f"share it, can be joined along dimension {dim}"
+        )
+    apart = {
+        axis.attribute
+        for each in axes
+        for name, axis in each.items()
+        if not (axis.covered and name in shared)
+    }
+    parts: dict[str, int] = {}
+    changed: dict[str, Any] = {}
+    for name, axis in axes[0].items():
+        if axis.attribute in apart:
+            parts[name], unit = axis.dim, axis.block
+            _check_seams(name, [each[name] for each in axes])
+        else:
+            unit = max(1, sum(layout.shape[dim] for layout in layouts))
+        if axis.attribute is not None:
+            changed[axis.attribute] = _clipped(first.attributes[axis.attribute], dim, unit)
+    return Join(parts=parts, attributes=changed)
+
+
+def resize(layout: Layout, shape: Sequence[int]) -> Resize:
+    """The shapes of the parts of a tensor like this one, but of another shape of the same rank.
+
+    A block that covers a dimension covers it still.
+
+    Raises:
+        BlockCutError: a length that leaves a byte half empty, or changes what cannot be cut.
+        UnsupportedOperationError: another rank, or as `Layout.axes`.
+    """
+    if len(shape) != len(layout.shape):
+        raise UnsupportedOperationError(
+            f"a {layout.schema} of shape {list(layout.shape)} gives no shape {list(shape)}: the "
+            f"number of dimensions stays"
+        )
+    parts = {name: list(sizes) for name, sizes in layout.parts.items()}
+    changed: dict[str, Any] = {}
+    for dim, length in enumerate(shape):
+        if length != layout.shape[dim]:
+            _check_divisible(layout, dim)
+        for name, axis in layout.axes(dim).items():
+            unit = max(1, length if axis.covered else axis.unit)
+            if axis.attribute is None and length % unit:
+                raise BlockCutError(f"{length} elements do not fill {name!r}, {unit} to one of it")
+            parts[name][axis.dim] = -(-length // unit)
+            if axis.attribute is not None:
+                size = max(1, min(unit, length))
+                held = changed.get(axis.attribute, layout.attributes[axis.attribute])
+                changed[axis.attribute] = _clipped(held, dim, size)
+    return Resize(
+        parts={name: tuple(sizes) for name, sizes in parts.items()},
+        attributes=changed,
+    )
 
 
 def normalize(dim: int, rank: int) -> int:
@@ -74,86 +188,20 @@ def clamp(start: int | None, stop: int | None, length: int) -> tuple[int, int]:
     return first, max(first, last)
 
 
-def cut(
-    schema: Schema,
-    shape: Sequence[int],
-    attributes: Mapping[str, Any],
-    shapes: Mapping[str, Sequence[int]],
-    span: tuple[int, int, int],
-) -> Cut:
-    """The slice of each part that a slice of the tensor needs.
+def _inside(axis: Axis, start: int, stop: int) -> bool:
+    """Whether a slice is a part of one block."""
+    within = start // axis.unit == (stop - 1) // axis.unit
+    return axis.attribute is not None and within and stop - start < axis.unit
 
-    Args:
-        shape: the logical shape.
-        attributes: live or plain; `block_size` and the divisors of shape rules are looked at.
-        shapes: of the parts that are there, by name.
-        span: dimension, start and stop of the slice, normalized.
 
-    Raises:
-        BlockCutError: a bound that is not between two blocks.
-        UnsupportedOperationError: the schema names no dimensions, or gives a required tensor no
-            shape rule. (An optional one without a rule stays whole.)
-    """
-    dim, start, stop = span
-    length = shape[dim]
-    unruled = [field.name for field in schema.tensors if field.required and field.shape is None]
-    if schema.dims is None or unruled:
-        raise UnsupportedOperationError(
-            f"{schema} does not say how its parts follow its dimensions: declare `dims`, and the "
-            f"`shape` of {', '.join(unruled) or 'each tensor field'}"
+def _check_divisible(layout: Layout, dim: int) -> None:
+    if dim in layout.indivisible:
+        raise BlockCutError(
+            f"dimension {dim} of {layout.schema} stays whole: {layout.indivisible[dim]}"
         )
-    axes: dict[str, _Axis] = {}
-    for field in schema.tensors:
-        if field.name in shapes and field.shape is not None:
-            place = _Place(dim=dim, rank=len(shape), part_rank=len(shapes[field.name]))
-            axis = _axis(field.shape, schema.dims, place, attributes)
-            if axis is not None:
-                axes[field.name] = axis
-    shared = {name for name, axis in axes.items() if axis.attribute and axis.unit >= length}
-    _check({name: axis for name, axis in axes.items() if name not in shared}, length, start, stop)
-    parts: dict[str, tuple[int, int, int]] = {}
-    changed: dict[str, Any] = {}
-    for name, axis in axes.items():
-        first = 0 if name in shared else start // axis.unit
-        parts[name] = (axis.dim, first, first + -(-(stop - start) // axis.unit))
-        if axis.attribute is not None:
-            size = max(1, min(axis.unit, stop - start))
-            changed[axis.attribute] = _clipped(attributes[axis.attribute], dim, size)
-    return Cut(parts=parts, attributes=changed)
 
 
-def leading(schema: Schema, rank: int) -> int:
-    """How many dimensions in front the schema does not name: those of a stack of such tensors."""
-    if schema.dims is None or schema.dims[:1] != ("...",):
-        return 0
-    return rank - (len(schema.dims) - 1)
-
-
-def follows_leading(rule: Rule | None) -> bool:
-    """Whether a part of that shape rule has the leading dimensions of the tensor."""
-    return rule is not None and (rule == BLOCKS or rule[:1] == ("...",))
-
-
-def _axis(rule: Rule, dims: Rule, place: _Place, attributes: Mapping[str, Any]) -> _Axis | None:
-    """How a part with that rule follows a logical dimension; None if it does not."""
-    if rule == BLOCKS:
-        unit = attributes["block_size"][place.dim]
-        return _Axis(dim=place.dim, unit=unit, attribute="block_size")
-    named = [term for term in dims if term != "..."]
-    from_end = place.rank - place.dim
-    if from_end > len(named):
-        return _Axis(dim=place.dim, unit=1, attribute=None) if rule[0] == "..." else None
-    for back, term in enumerate(reversed(rule), start=1):
-        base, _, divisor = term.partition("/")
-        if base == named[-from_end]:
-            counted = divisor == "" or divisor.isdigit()
-            unit = int(divisor or 1) if counted else attributes[divisor]
-            attribute = None if counted else divisor
-            return _Axis(dim=place.part_rank - back, unit=unit, attribute=attribute)
-    return None
-
-
-def _check(axes: Mapping[str, _Axis], length: int, start: int, stop: int) -> None:
+def _check(axes: Mapping[str, Axis], length: int, start: int, stop: int) -> None:
     """Raises `BlockCutError` unless both bounds lie between blocks of every part, or at the end."""
     step = math.lcm(*(axis.unit for axis in axes.values()))
     for bound in (start, stop):
@@ -163,6 +211,32 @@ def _check(axes: Mapping[str, _Axis], length: int, start: int, stop: int) -> Non
             raise BlockCutError(
                 f"a cut at {bound} of {length} goes through {axes[name].unit} elements that share "
                 f"one of {name!r}; the nearest cuts are {below} and {min(below + step, length)}"
+            )
+
+
+def _besides(layout: Layout, dim: int, axes: Mapping[str, Axis]) -> tuple[object, ...]:
+    """What a layout is but for its length, and the lengths of its blocks, along a dimension."""
+    rest = dict(layout.attributes)
+    for axis in axes.values():
+        if axis.attribute is not None:
+            rest[axis.attribute] = _clipped(rest[axis.attribute], dim, 0)
+    shape = (*layout.shape[:dim], *layout.shape[dim + 1 :])
+    return layout.schema, shape, rest, set(layout.parts)
+
+
+def _check_seams(name: str, axes: Sequence[Axis]) -> None:
+    """Raises `BlockCutError` unless blocks of one size fill every tensor, but perhaps the last."""
+    block = axes[0].block
+    for place, axis in enumerate(axes, start=1):
+        if place < len(axes):
+            fits = axis.block == block and axis.length % block == 0
+        else:
+            fits = axis.block == block or (axis.covered and axis.block < block)
+        if not fits:
+            raise BlockCutError(
+                f"{axis.length} elements, one of {name!r} for each {axis.block}, cannot be joined "
+                f"to others with one for each {block}: blocks of one size must fill all but the "
+                f"last"
             )
 
 

@@ -1,6 +1,7 @@
 """Python annotations as attribute types of a schema.
 
     int  float  bool  str  torch.dtype  Any     the same word in `schema.types`
+    AnyDtype                                    dtype
     tuple[T, ...]  list[T]  torch.Size          list[T]
     T | None                                    T?
     a registered enum, dataclass                enum:ID, object:ID
@@ -16,11 +17,15 @@ import typing
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass, replace
 from enum import Enum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import torch
 
 from aoserial.errors import SchemaError
+from aoserial.storage.dtypes import dtype_name
+
+# a dtype, or the name of one that torch lacks: "float6_e2m3fn" and "float6_e3m2fn"
+AnyDtype: TypeAlias = Annotated[torch.dtype | str, "dtype"]
 
 # class → its type text (`enum:ID`), or None if it is not registered
 Lookup = Callable[[type], str | None]
@@ -31,6 +36,7 @@ _PLAIN: dict[object, str] = {
     float: "float",
     str: "str",
     torch.dtype: "dtype",
+    AnyDtype: "dtype",
     Any: "any",
     object: "any",
     None: "any",
@@ -57,6 +63,11 @@ class Hint:
     optional: bool = False
 
 
+def any_dtype_name(dtype: AnyDtype) -> str:
+    """`"bfloat16"` for `torch.bfloat16`; a name as it is."""
+    return dtype if isinstance(dtype, str) else dtype_name(dtype)
+
+
 def evaluate(annotation: object, scope: dict[str, Any]) -> object:
     """The annotation itself, where `from __future__ import annotations` left its text.
 
@@ -79,7 +90,7 @@ def hint(annotation: object, lookup: Lookup) -> Hint:
         SchemaError: it is not something a file can hold.
     """
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Annotated:
+    if origin is typing.Annotated and annotation not in _PLAIN:
         return hint(arguments[0], lookup)
     if origin in (typing.Union, types.UnionType):
         return _union(arguments, lookup)

@@ -6,17 +6,17 @@ from typing import Self
 
 import torch
 
-from aoserial.kernels import Spec, Weight, dequantize_int8, quantize_int8
+from aoserial.kernels import Weight, dequantize, quantize_int8
 from aoserial.schema.builtin import INT8_TENSOR
-from aoserial.storage.dtypes import dtype_name
 from aoserial.tensors.activation import Activation
-from aoserial.tensors.base import VersionedTensor
+from aoserial.tensors.columns import ColumnParts
 from aoserial.tensors.granularity import BlockSize, block_size
 from aoserial.tensors.registration import bind
+from aoserial.tensors.weights import shown
 
 
 @bind(INT8_TENSOR)
-class Int8Tensor(VersionedTensor):
+class Int8Tensor(ColumnParts):
     """w = (qdata - zero_point) · scale.
 
     qdata: int8 [..., N, K].
@@ -53,40 +53,7 @@ class Int8Tensor(VersionedTensor):
 
     def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize_int8(
-            self.qdata,
-            self.scale,
-            self.zero_point,
-            block_size=self.block_size,
-            dtype=self.dtype if dtype is None else dtype,
-        )
-
-    def cut_part(
-        self, name: str, part: torch.Tensor, dim: int, start: int, stop: int
-    ) -> torch.Tensor:
-        """act_pre_scale has one number, or one for each k, and then follows K."""
-        along_k = dim == self.dim() - 1 and part.shape[-1:] == self.shape[-1:]
-        if name == "act_pre_scale" and along_k and self.shape[-1] > 1:
-            return part[..., start:stop]
-        return part
+        return dequantize(self.kernel_weight(), dtype)
 
     def kernel_weight(self) -> Weight:
-        held = {
-            "qdata": self.qdata,
-            "scale": self.scale,
-            "zero_point": self.zero_point,
-            "act_scale": self.act_scale,
-            "act_zero_point": self.act_zero_point,
-            "act_pre_scale": self.act_pre_scale,
-        }
-        parts = {name: part for name, part in held.items() if part is not None}
-        spec = Spec(
-            kind="int8",
-            data_dtype=dtype_name(self.qdata.dtype),
-            shape=tuple(self.shape),
-            dtype=dtype_name(self.dtype),
-            block_size=self.block_size,
-            activation=None if self.activation is None else self.activation.spec(),
-            parts=tuple(parts),
-        )
-        return Weight(spec=spec, parts=parts)
+        return shown(self, "int8", block_size=self.block_size, activation=self.activation)

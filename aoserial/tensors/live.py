@@ -1,7 +1,8 @@
 """Attribute values between Python and a file: live objects ⇄ the plain values of `schema.values`.
 
 `torch.bfloat16` ⇄ "bfloat16", a member of a registered enum ⇄ `Symbol`, an instance of a registered
-dataclass ⇄ `Nested`, lists and tuples ⇄ tuples. What no class is registered for stays as it is.
+dataclass ⇄ `Nested`, lists and tuples ⇄ tuples. What no class is registered for stays as it is, and
+so does the name of a dtype that torch lacks, such as "float6_e3m2fn".
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from aoserial.tensors.hints import Hint
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_PLAIN = frozenset({type(None), bool, int, float, str})
+
 
 def dump(value: Any, classes: Classes = CLASSES) -> Value:
     """The plain value of a live one.
@@ -28,7 +31,10 @@ def dump(value: Any, classes: Classes = CLASSES) -> Value:
     Raises:
         FieldError: an object or enum that is not registered, or no plain data at all.
     """
-    entry = classes.of(type(value))  # before the plain types: an enum may be a str too
+    kind = type(value)
+    if kind in _PLAIN or (kind is tuple and all(type(item) in _PLAIN for item in value)):
+        return value  # type: ignore[no-any-return]  # nearly all values, so first
+    entry = classes.of(kind)  # before their subclasses: an enum may be a str too
     if isinstance(entry, EnumClass):
         return Symbol(entry.schema.type, value.name)
     if isinstance(entry, ObjectClass):
@@ -64,7 +70,7 @@ def load(value: Value, hint: Hint, classes: Classes = CLASSES) -> Any:
     if isinstance(value, Nested):
         return _load_object(value, classes)
     if text == "dtype" and isinstance(value, str):
-        return getattr(torch, value)
+        return getattr(torch, value, value)
     return value
 
 

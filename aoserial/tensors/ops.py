@@ -1,134 +1,31 @@
-"""What every `VersionedTensor` does under torch's operators: computing, copying, moving.
+"""What every `VersionedTensor` does under torch's operators besides computing: copies and moves.
 
-Slices are in `views`. An operator that is in neither raises `UnsupportedOperationError`, which
-names it. Which operators torch calls for what was observed: a parameter and a state dict detach,
-loading into a module copies, moving one calls `_to_copy` and swaps, `to_empty` asks `empty_like`.
+Products are in `products`, slices in `views`. An operator that none of them has raises
+`UnsupportedOperationError`, which names it. Which operators torch calls for what was observed: a
+parameter and a state dict detach, loading into a module copies, moving one calls `_to_copy` and
+swaps, `to_empty` asks `empty_like`, FSDP makes room with `new_zeros`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
-from torch.utils._python_dispatch import return_and_correct_aliasing
 
 from aoserial.errors import UnsupportedOperationError
+from aoserial.tensors import geometry
 from aoserial.tensors.base import VersionedTensor
-from aoserial.tensors.transposed import Transposed
+from aoserial.tensors.operators import (
+    as_view,
+    lend,
+    operator,
+    same_memory,
+    torch_function,
+    view_operator,
+)
 
 aten = torch.ops.aten
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def operator(*aten_ops: Any) -> Callable[[_Function], _Function]:
-    """Decorates a function of an aten operator's own arguments."""
-
-    def enter(function: _Function) -> _Function:
-        VersionedTensor.implements(aten_ops)(
-            lambda _func, _types, args, kwargs: function(*args, **kwargs)
-        )
-        return function
-
-    return enter
-
-
-def view_operator(*aten_ops: Any) -> Callable[[_Function], _Function]:
-    """The same for a view: torch is told that the result shares the storage of the argument."""
-
-    def enter(function: _Function) -> _Function:
-        VersionedTensor.implements(aten_ops)(
-            lambda func, _types, args, kwargs: return_and_correct_aliasing(  # type: ignore[no-untyped-call]
-                func, args, kwargs, function(*args, **kwargs)
-            )
-        )
-        return function
-
-    return enter
-
-
-def torch_function(*functions: Any) -> Callable[[_Function], _Function]:
-    """Decorates a function of the own arguments of a torch function."""
-
-    def enter(function: _Function) -> _Function:
-        VersionedTensor.implements_torch_function(functions)(
-            lambda _func, _types, args, kwargs: function(*args, **kwargs)
-        )
-        return function
-
-    return enter
-
-
-# -- computing ----------------------------------------------------------------------------------
-
-
-@torch_function(F.linear)
-@operator(aten.linear.default)  # reached in inference mode, below torch functions
-def _linear(
-    input: torch.Tensor,  # noqa: A002
-    weight: torch.Tensor,
-    bias: torch.Tensor | None = None,
-) -> torch.Tensor:
-    if isinstance(input, VersionedTensor) or not isinstance(weight, VersionedTensor):
-        raise UnsupportedOperationError(
-            "linear takes a quantized tensor as its weight only; dequantize() the others"
-        )
-    return weight.linear(input, bias)
-
-
-@operator(aten.t.default)
-def _t(weight: VersionedTensor) -> torch.Tensor:
-    return _permute(weight, [1, 0])
-
-
-@operator(aten.transpose.int)
-def _transpose(weight: VersionedTensor, dim0: int, dim1: int) -> torch.Tensor:
-    return _permute(weight, [1, 0] if (dim0 - dim1) % 2 else [])
-
-
-@operator(aten.permute.default)  # what `.T` and `.mT` call
-def _permute(weight: VersionedTensor, dims: list[int]) -> torch.Tensor:
-    if weight.dim() == 2 and [dim % 2 for dim in dims] == [1, 0]:
-        return Transposed(weight)
-    raise UnsupportedOperationError(
-        f"the dimensions of {type(weight).__name__} have their places; only a weight of two "
-        f"dimensions can be transposed"
-    )
-
-
-@operator(aten.mm.default)
-def _mm(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Not a linear layer: of a gradient with the weight, or by the writer's own formula."""
-    return torch.mm(_plain(left), _plain(right))
-
-
-@torch_function(F.embedding)
-def _embedding(
-    input: torch.Tensor,  # noqa: A002
-    weight: torch.Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    *args: Any,
-    **kwargs: Any,
-) -> torch.Tensor:
-    if max_norm is not None:
-        raise UnsupportedOperationError("max_norm changes the weight; a quantized one cannot be")
-    return F.embedding(input, _plain(weight), padding_idx, None, *args, **kwargs)
-
-
-@operator(aten.embedding.default)
-def _aten_embedding(weight: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    return aten.embedding.default(_plain(weight), *args, **kwargs)
-
-
-@torch_function(torch.dequantize, torch.Tensor.dequantize)
-def _dequantize(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-    return tensor.dequantize(*args, **kwargs)
-
-
-def _plain(weight: torch.Tensor) -> torch.Tensor:
-    return weight.dequantize() if isinstance(weight, VersionedTensor) else weight
 
 
 # -- the same tensor again: parameters, state dicts, copies -------------------------------------
@@ -136,12 +33,28 @@ def _plain(weight: torch.Tensor) -> torch.Tensor:
 
 @view_operator(aten.detach.default)
 def _detach(tensor: VersionedTensor) -> VersionedTensor:
-    return tensor._apply_fn_to_data(aten.detach.default, strides=tensor.stride())
+    view = tensor._apply_fn_to_data(aten.detach.default, strides=tensor.stride())
+    return lend(view, tensor._borrowed)
+
+
+@torch_function(torch.Tensor.detach)
+def _detach_first(tensor: VersionedTensor) -> torch.Tensor:
+    """The same above torch's dispatcher, whose first call imports all of DTensor (a second).
+
+    So a program that makes parameters and runs layers never pays for that. Compilers trace the
+    operator.
+    """
+    with torch._C.DisableTorchFunctionSubclass():
+        if torch.compiler.is_compiling():
+            return tensor.detach()
+        detached: torch.Tensor = as_view(aten.detach.default, (tensor,), {}, _detach)
+        return detached
 
 
 @view_operator(aten.alias.default)
 def _alias(tensor: VersionedTensor) -> VersionedTensor:
-    return tensor._apply_fn_to_data(aten.alias.default, strides=tensor.stride())
+    view = tensor._apply_fn_to_data(aten.alias.default, strides=tensor.stride())
+    return lend(view, tensor._borrowed)
 
 
 @view_operator(aten.as_strided.default)  # how a compiled graph gives back an alias of its input
@@ -192,9 +105,21 @@ def _copy(target: torch.Tensor, source: torch.Tensor, non_blocking: bool = False
             f"cannot copy between tensors that differ in more than their values, {source!r} into "
             f"{target!r}; load with assign=True to replace the one by the other"
         )
+    for name in target._borrowed:
+        if not same_memory(getattr(target, name), getattr(source, name)):
+            raise UnsupportedOperationError(
+                f"cannot copy into this slice: it shares {name!r} with the rest of the tensor it "
+                f"is cut from, which would change too; copy the whole tensor"
+            )
+    _copy_parts(target, source, non_blocking=non_blocking)
+    return target
+
+
+def _copy_parts(
+    target: VersionedTensor, source: VersionedTensor, *, non_blocking: bool = False
+) -> None:
     for name in target.part_names():
         getattr(target, name).copy_(getattr(source, name), non_blocking=non_blocking)
-    return target
 
 
 @torch_function(torch._has_compatible_shallow_copy_type)  # asked for every parameter that moves
@@ -219,15 +144,6 @@ def _to_copy(
     return tensor._apply_fn_to_data(move, dtype=_logical(tensor, to["dtype"]))
 
 
-@operator(aten.empty_like.default)
-def _empty_like(
-    tensor: VersionedTensor, *, dtype: torch.dtype | None = None, **kwargs: Any
-) -> VersionedTensor:
-    return tensor._apply_fn_to_data(
-        lambda part: torch.empty_like(part, **kwargs), dtype=_logical(tensor, dtype)
-    )
-
-
 @operator(aten.is_pinned.default)
 def _is_pinned(tensor: VersionedTensor, device: Any = None) -> bool:
     parts = (getattr(tensor, name) for name in tensor.part_names())
@@ -248,3 +164,82 @@ def _logical(tensor: VersionedTensor, dtype: torch.dtype | None) -> torch.dtype:
             f"dequantize() it first"
         )
     return dtype
+
+
+# -- room ---------------------------------------------------------------------------------------
+
+
+@operator(aten.empty_like.default)
+def _empty_like(
+    tensor: VersionedTensor, *, dtype: torch.dtype | None = None, **kwargs: Any
+) -> VersionedTensor:
+    return tensor._apply_fn_to_data(
+        lambda part: torch.empty_like(part, **kwargs), dtype=_logical(tensor, dtype)
+    )
+
+
+@operator(aten.new_empty.default)
+def _new_empty(tensor: VersionedTensor, size: Sequence[int], **kwargs: Any) -> VersionedTensor:
+    return _room(tensor, size, torch.Tensor.new_empty, **kwargs)
+
+
+@operator(aten.new_zeros.default)
+def _new_zeros(tensor: VersionedTensor, size: Sequence[int], **kwargs: Any) -> VersionedTensor:
+    """Zero codes with scales of zero, which stand for zeros in every type that has scales.
+
+    What belongs to the tensor as a whole is kept, as it is in slices.
+    """
+    return _room(tensor, size, torch.Tensor.new_zeros, **kwargs)
+
+
+@operator(aten.zeros_like.default)
+def _zeros_like(
+    tensor: VersionedTensor, *, memory_format: torch.memory_format | None = None, **kwargs: Any
+) -> VersionedTensor:
+    del memory_format
+    return _new_zeros(tensor, tensor.shape, **kwargs)
+
+
+def _room(
+    tensor: VersionedTensor,
+    size: Sequence[int],
+    fill: Callable[..., torch.Tensor],
+    *,
+    dtype: torch.dtype | None = None,
+    device: torch.device | None = None,
+    layout: torch.layout | None = None,
+    pin_memory: bool | None = None,
+) -> VersionedTensor:
+    """A tensor like this one of another size, its parts filled anew where their shape follows."""
+    del layout
+    now = tensor.part_layout()
+    followers = {name for dim in range(tensor.dim()) for name in now.axes(dim)}
+    resized = geometry.resize(now, size)
+    parts: dict[str, torch.Tensor] = {}
+    for name, shape in resized.parts.items():
+        part = getattr(tensor, name)
+        if name in followers:
+            parts[name] = fill(part, shape, device=device, pin_memory=pin_memory)
+        else:
+            parts[name] = part.to(device or part.device, copy=True)
+    return tensor.with_parts(
+        parts, shape=size, dtype=_logical(tensor, dtype), attributes=resized.attributes
+    )
+
+
+@operator(aten.constant_pad_nd.default)  # how DTensor makes shards equally long
+def _pad(tensor: VersionedTensor, pad: Sequence[int], value: float = 0) -> VersionedTensor:
+    """With zeros behind."""
+    size, before, behind = list(tensor.shape), pad[::2], pad[1::2]
+    if value or any(before) or any(more < 0 for more in behind):
+        raise UnsupportedOperationError(
+            f"{type(tensor).__name__} is padded with zeros at its end, not with {value} by "
+            f"{list(pad)}"
+        )
+    for back, more in enumerate(behind, start=1):
+        size[-back] += more
+    padded = room = _new_zeros(tensor, size)
+    for dim, length in enumerate(tensor.shape):
+        room = aten.slice.Tensor(room, dim, 0, length)
+    _copy_parts(room, tensor)  # the padding is zeros with any scale
+    return padded

@@ -11,7 +11,9 @@ from aoserial.errors import UnsupportedOperationError
 from aoserial.tensors import geometry
 from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.classes import CLASSES
-from aoserial.tensors.ops import view_operator
+from aoserial.tensors.layout import follows_leading, leading
+from aoserial.tensors.operators import lend, operator, view_operator
+from aoserial.tensors.reshaped import Flat, full_size
 
 aten = torch.ops.aten
 
@@ -60,14 +62,31 @@ def _select(tensor: VersionedTensor, dim: int, index: int) -> VersionedTensor:
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range for a dimension of {length}")
     _check_leading(tensor, dim, tensor.dim())
-    one = _span(tensor, dim, index % length, index % length + 1)
-    return _restack(
-        one,
-        lambda part: aten.select.int(part, dim, 0),
-        shape=_without(tensor.shape, dim),
-        strides=_without(tensor.stride(), dim),
-        block=lambda sizes: _without(sizes, dim),
-    )
+    return _taken(tensor, dim, index % length)
+
+
+@view_operator(aten.unbind.int)  # also what `for w in stack` calls
+def _unbind(tensor: VersionedTensor, dim: int = 0) -> list[VersionedTensor]:
+    dim = geometry.normalize(dim, tensor.dim())
+    _check_leading(tensor, dim, tensor.dim())
+    return [_taken(tensor, dim, index) for index in range(tensor.shape[dim])]
+
+
+@view_operator(aten.squeeze.dim)
+def _squeeze(tensor: VersionedTensor, dim: int) -> VersionedTensor:
+    """The one of a stack of one."""
+    dim = geometry.normalize(dim, tensor.dim())
+    if tensor.shape[dim] != 1:
+        return aten.alias.default(tensor)  # type: ignore[no-any-return]
+    _check_leading(tensor, dim, tensor.dim())
+    return _taken(tensor, dim, 0)
+
+
+@view_operator(aten.squeeze.default)
+def _squeeze_all(tensor: VersionedTensor) -> VersionedTensor:
+    for dim in reversed(range(tensor.dim())):
+        tensor = _squeeze(tensor, dim)
+    return tensor
 
 
 @view_operator(aten.unsqueeze.default)
@@ -85,34 +104,48 @@ def _unsqueeze(tensor: VersionedTensor, dim: int) -> VersionedTensor:
     )
 
 
+@operator(aten.view.default)  # of the same shape: how DTensor takes a local tensor
+def _view(tensor: VersionedTensor, size: Sequence[int]) -> torch.Tensor:
+    if full_size(size, tensor.numel()) == list(tensor.shape):
+        return aten.alias.default(tensor)  # type: ignore[no-any-return]
+    if list(size) in ([-1], [tensor.numel()]):
+        return Flat.of(tensor)
+    raise UnsupportedOperationError(
+        f"a {type(tensor).__name__} of shape {list(tensor.shape)} has no view of shape "
+        f"{list(size)}; slice it, or dequantize() it"
+    )
+
+
 def _span(tensor: VersionedTensor, dim: int, start: int, stop: int) -> VersionedTensor:
     """`tensor[start:stop]` along `dim`, all of them in range.
 
     Raises:
         BlockCutError: a bound inside a quantization block.
     """
-    declared = CLASSES.tensor(type(tensor))
-    held = {name: getattr(tensor, name) for name in tensor.part_names()}
-    cut = geometry.cut(
-        declared.schema,
-        tensor.shape,
-        {name: getattr(tensor, name) for name in declared.attributes},
-        {name: tuple(part.shape) for name, part in held.items()},
-        (dim, start, stop),
-    )
-    for name, part in held.items():
-        if name in cut.parts:
-            held[name] = aten.slice.Tensor(part, *cut.parts[name])
-        else:
-            held[name] = tensor.cut_part(name, part, dim, start, stop)
+    cut = geometry.cut(tensor.part_layout(), dim, start, stop)
+    parts = {name: getattr(tensor, name) for name in tensor.part_names()}
+    for name, span in cut.parts.items():
+        parts[name] = aten.slice.Tensor(parts[name], *span)
     shape = _with(_without(tensor.shape, dim), dim, stop - start)
-    return tensor.with_parts(held, shape=shape, strides=tensor.stride(), attributes=cut.attributes)
+    view = tensor.with_parts(parts, shape=shape, strides=tensor.stride(), attributes=cut.attributes)
+    return lend(view, tensor._borrowed | cut.shared)
+
+
+def _taken(tensor: VersionedTensor, dim: int, index: int) -> VersionedTensor:
+    """One along a leading dimension, which goes away."""
+    return _restack(
+        _span(tensor, dim, index, index + 1),
+        lambda part: aten.select.int(part, dim, 0),
+        shape=_without(tensor.shape, dim),
+        strides=_without(tensor.stride(), dim),
+        block=lambda sizes: _without(sizes, dim),
+    )
 
 
 def _check_leading(tensor: VersionedTensor, dim: int, rank: int) -> None:
     """Raises unless `dim` is in front of the dimensions that the schema names."""
     schema = CLASSES.tensor(type(tensor)).schema
-    if dim >= geometry.leading(schema, rank):
+    if dim >= leading(schema, rank):
         named = ", ".join(schema.dims or ()) or "no dims"
         raise UnsupportedOperationError(
             f"dimension {dim} of {schema} ({named}) cannot be added or removed, only those of a "
@@ -129,16 +162,15 @@ def _restack(
     block: Callable[[Sequence[int]], Sequence[int]],
 ) -> VersionedTensor:
     """Adds or removes a leading dimension of length one in all parts that have it."""
-    declared = CLASSES.tensor(type(tensor))
-    rules = {field.name: field.shape for field in declared.schema.tensors}
     parts = {name: getattr(tensor, name) for name in tensor.part_names()}
     for name, part in parts.items():
-        if geometry.follows_leading(rules.get(name)):
+        if follows_leading(tensor.part_rule(name)):
             parts[name] = change(part)
     attributes = {}
-    if "block_size" in declared.attributes:
+    if "block_size" in CLASSES.tensor(type(tensor)).attributes:
         attributes["block_size"] = block(getattr(tensor, "block_size"))  # noqa: B009
-    return tensor.with_parts(parts, shape=shape, strides=strides, attributes=attributes)
+    view = tensor.with_parts(parts, shape=shape, strides=strides, attributes=attributes)
+    return lend(view, tensor._borrowed)
 
 
 def _without(sizes: Sequence[int], dim: int) -> tuple[int, ...]:

@@ -1,8 +1,10 @@
-"""torchao's safetensors layout of 0.15 and later → a catalog. Torch-free.
+"""torchao's two safetensors layouts → a catalog. Torch-free.
 
 Each name of the state dict has a metadata entry that holds JSON: `{"_type": "Tensor"}`, or the
-class name, its attributes (`_data`) and its tensors (`_tensor_data_names`), whose keys are made as
-ours are. The list of names is under `tensor_names`. Nothing says which release wrote the file.
+class name and its attributes (`_data`). The list of names is under `tensor_names`. Since 0.15 the
+entry also lists its tensors (`_tensor_data_names`), whose keys are made as ours are, and a plain
+tensor lies under its name. In 0.14 keys are `name:field`, and `name:_data` for a plain tensor.
+Nothing says which release wrote the file.
 """
 
 from __future__ import annotations
@@ -20,26 +22,52 @@ from aoserial.errors import (
     locating,
     raise_all,
 )
-from aoserial.record import Catalog, Group, Signature, key_prefix, template
-from aoserial.record.fields import ARRAY, OBJECT, expect, parse_object, parse_strings, strings, take
+from aoserial.record import Catalog, Group, key_prefix, template
+from aoserial.record.fields import (
+    ARRAY,
+    OBJECT,
+    expect,
+    lengths,
+    parse_object,
+    parse_strings,
+    strings,
+    take,
+)
 from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.schema.values import MAX_DEPTH
+from aoserial.storage import Shape
 from aoserial.storage.safetensors import Entry
-from aoserial.torchao.declarations import TENSORS
+from aoserial.torchao.types import WRITTEN, Parts, Written
 
 NAMES_KEY = "tensor_names"
 
-# class name in the metadata → the version of its form; a later release's names stay inert
-_VERSIONS = {schema.type.removeprefix("torchao."): schema.version for schema in TENSORS}
+_Parts = tuple[tuple[str, str, Shape], ...]  # name, dtype, shape of each part: what records share
 
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """One parsed metadata entry; names with the same text share it."""
+    """One parsed metadata entry; names with the same text share it.
+
+    Attributes:
+        parts: the tensors it lists; None in 0.14's layout, which does not list them.
+    """
 
     kind: str
     attributes: FrozenMap
-    parts: tuple[str, ...]
+    parts: tuple[str, ...] | None
+
+    def keys(self, name: str, entries: Mapping[str, Entry]) -> dict[str, str]:
+        """Part → key of the tensor `name`; a plain tensor is its one part, without a name."""
+        if self.kind == "Tensor":
+            old = f"{name}:_data"
+            return {"": old if name not in entries and old in entries else name}
+        if self.parts is not None:
+            prefix = key_prefix(name)
+            return {part: prefix + part for part in self.parts}
+        fields = WRITTEN[self.kind].schema.tensors
+        keys = {field.name: f"{name}:{field.name}" for field in fields}
+        required = {field.name for field in fields if field.required}
+        return {part: key for part, key in keys.items() if part in required or key in entries}
 
 
 def is_torchao(metadata: Mapping[str, str]) -> bool:
@@ -47,6 +75,17 @@ def is_torchao(metadata: Mapping[str, str]) -> bool:
     if NAMES_KEY not in metadata:
         return False
     return any('"_type"' in text for key, text in metadata.items() if key != NAMES_KEY)
+
+
+def describes(metadata: Mapping[str, str]) -> bool:
+    """Whether the metadata describes every name of its list by a type that torchao's layout has."""
+    try:
+        names = parse_strings(metadata[NAMES_KEY], NAMES_KEY)
+        return bool(names) and all(
+            _describe(metadata[name]).kind in (*WRITTEN, "Tensor") for name in names
+        )
+    except (AoserialError, KeyError, TypeError):
+        return False
 
 
 def decode_layout(
@@ -66,7 +105,7 @@ def decode_layout(
     """
     names = parse_strings(metadata[NAMES_KEY], f"torchao's {NAMES_KEY!r}")
     descriptions: dict[str, _Description] = {}
-    members: dict[tuple[str, Signature], dict[str, tuple[str, ...]]] = {}
+    members: dict[tuple[str, _Parts], dict[str, tuple[str, ...]]] = {}
     plain: dict[str, str] = {}
     pending: dict[str, tuple[str, ...]] = {}
     claimed: set[str] = set()
@@ -81,19 +120,16 @@ def decode_layout(
         with locating(name=name):
             description = descriptions.get(text) or _describe(text)
             descriptions[text] = description
-        keys = (
-            (name,)
-            if description.kind == "Tensor"
-            else tuple([key_prefix(name) + part for part in description.parts])
-        )
+        held = description.keys(name, entries)
+        keys = tuple(held.values())
         if missing := [key for key in keys if key not in entries]:
             pending[name] = tuple(key for key in keys if key in entries)
             faults += [] if partial else [_missing(name, key) for key in missing]
         elif description.kind == "Tensor":
-            plain[name] = name
+            plain[name] = keys[0]
         else:
-            signature = tuple([entries[key][:2] for key in keys])
-            members.setdefault((text, signature), {})[name] = keys
+            parts = tuple([(part, *entries[key][:2]) for part, key in held.items()])
+            members.setdefault((text, parts), {})[name] = keys
         claimed.update(keys)
     faults += [
         LeftoverError("torchao's metadata does not say what this tensor is").locate(name=key)
@@ -104,6 +140,7 @@ def decode_layout(
     groups = [
         _group(descriptions[text], signature, named) for (text, signature), named in members.items()
     ]
+    old = any(one.parts is None for one in descriptions.values())
     described = {NAMES_KEY, *names}
     kept = {key: text for key, text in metadata.items() if key not in described}
     return Catalog(
@@ -112,7 +149,7 @@ def decode_layout(
         plain=plain,
         pending=pending,
         metadata=kept,
-        writer="torchao ≥ 0.15",
+        writer=f"torchao {'0.14' if old else '≥ 0.15'}",
     )
 
 
@@ -121,16 +158,15 @@ def _describe(text: str) -> _Description:
     kind = take(data, "_type", str, "torchao's metadata")
     if kind == "Tensor":
         return _Description("Tensor", FrozenMap(), ())
-    if "_tensor_data_names" not in data:
-        raise FormatError(
-            "this is torchao 0.14's safetensors layout (keys 'name:field'), which this version "
-            "does not read; 0.15 and later are read"
-        )
     attributes = take(data, "_data", OBJECT, "torchao's metadata")
+    fields = {name: _value(value) for name, value in attributes.items()}
+    if "_tensor_data_names" not in data:
+        if kind not in WRITTEN:
+            raise FormatError(f"torchao 0.14's layout does not say what tensors a {kind!r:.60} has")
+        return _Description(kind, FrozenMap(fields), None)
     parts = strings(take(data, "_tensor_data_names", ARRAY, kind), "'_tensor_data_names'")
     if not parts or len(set(parts)) != len(parts):
         raise EnvelopeError(f"{kind} lists no tensors, or one twice: {parts!r:.80}")
-    fields = {name: _value(value) for name, value in attributes.items()}
     return _Description(kind, FrozenMap(fields), tuple(parts))
 
 
@@ -156,23 +192,40 @@ def _value(data: Any, depth: int = 0) -> Value:
             )
 
 
-def _group(
-    description: _Description, signature: Signature, named: dict[str, tuple[str, ...]]
-) -> Group:
-    """The records of one description; their logical shape is that of the codes."""
-    parts = dict(zip(description.parts, signature, strict=True))
-    codes = parts.get("qdata", signature[0])
-    dtype = description.attributes.get("dtype")
-    record = template(
-        type=f"torchao.{description.kind}",
-        version=_VERSIONS.get(description.kind, 1),
-        shape=codes[1],
-        # without a dtype torch makes a wrapper subclass of its default dtype
-        dtype=expect(dtype, str, "'dtype'") if dtype is not None else "float32",
-        attributes=description.attributes,
-        parts=parts,
-    )
+def _group(description: _Description, held: _Parts, named: dict[str, tuple[str, ...]]) -> Group:
+    """The records of one description, with the shape and dtype that they stand for."""
+    written = WRITTEN.get(description.kind)
+    parts = {name: (dtype, shape) for name, dtype, shape in held}
+    attributes = description.attributes
+    with locating(name=next(iter(named))):
+        record = template(
+            type=f"torchao.{description.kind}",
+            version=written.schema.version if written else 1,
+            shape=_shape(written, parts, attributes),
+            dtype=_dtype(written, parts, attributes),
+            attributes=attributes,
+            parts=parts,
+        )
     return Group(template=record, fingerprint=None, members=named)
+
+
+def _shape(written: Written | None, parts: Parts, attributes: FrozenMap) -> Shape:
+    """The logical shape; of an unknown type, that of its first tensor."""
+    if written is None:
+        return next(iter(parts.values()))[1]
+    shape = written.shape(parts, attributes)
+    if not isinstance(shape, tuple):
+        raise EnvelopeError(f"torchao's metadata gives no shape, found {shape!r:.60}")
+    return lengths(list(shape), "'shape'")
+
+
+def _dtype(written: Written | None, parts: Parts, attributes: FrozenMap) -> str:
+    """The logical dtype; torch's default where the file gives none, as torchao has it."""
+    source = written.dtype if written else "dtype"
+    if source in parts:
+        return parts[source][0]
+    given = attributes.get(source)
+    return "float32" if given is None else expect(given, str, repr(source))
 
 
 def _missing(name: str, key: str) -> AoserialError:

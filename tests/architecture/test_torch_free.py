@@ -36,10 +36,10 @@ def heavy_modules_after(code: str) -> str:
         "import aoserial.torchao, aoserial.checkpoint",
         f"import aoserial; aoserial.inspect({str(CASE)!r})",
         f"import aoserial; aoserial.plan({str(CASE)!r})",
-        f"import aoserial; aoserial.verify({str(CASE)!r}, deep=True)",
+        f"import aoserial; aoserial.verify({str(CASE)!r})",
         f"from aoserial.cli.app import run; run(['inspect', {str(CASE)!r}])",
         f"from aoserial.cli.app import run; run(['migrate', '--dry-run', {str(CASE)!r}])",
-        f"from aoserial.cli.app import run; run(['verify', '--deep', {str(CASE)!r}])",
+        f"from aoserial.cli.app import run; run(['verify', {str(CASE)!r}])",
         "from aoserial.cli.app import run; run(['--help'])",
     ],
 )

@@ -10,8 +10,8 @@ from support.tensors import same_bytes
 
 import aoserial
 from aoserial.errors import (
-    FieldError,
     NotARecordError,
+    OptionError,
     UnknownNameError,
     UnsupportedOperationError,
 )
@@ -66,7 +66,7 @@ def test_progress_ends_at_the_whole(path):
     [
         ({"into": "torchao"}, UnsupportedOperationError),
         ({"verify": "thoroughly"}, UnsupportedOperationError),
-        ({"assume": {"int4_cpu_isa": "avx9"}}, FieldError),
+        ({"assume": {"int4_cpu_isa": "avx9"}}, OptionError),
     ],
 )
 def test_an_option_this_version_does_not_have_is_refused_and_not_ignored(path, option, error):

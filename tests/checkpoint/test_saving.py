@@ -11,6 +11,8 @@ import torch
 import aoserial
 from aoserial.errors import (
     AoserialError,
+    CollisionError,
+    OptionError,
     SaveError,
     TensorNameError,
     UnregisteredClassError,
@@ -96,9 +98,9 @@ def test_names_that_look_the_same_are_refused(path):
     ("options", "name", "error"),
     [
         ({"max_shard_size": "5GB"}, "model.safetensors", UnsupportedOperationError),
-        ({"layout": "torchao"}, "model.safetensors", UnsupportedOperationError),
+        ({"layout": "gguf"}, "model.safetensors", OptionError),
         ({}, "model.pt", UnsupportedOperationError),
-        ({"metadata": {"aoserial": "x"}}, "model.safetensors", UnsupportedTensorError),
+        ({"metadata": {"aoserial": "x"}}, "model.safetensors", CollisionError),
         ({"metadata": {"n": 1}}, "model.safetensors", UnsupportedTensorError),
     ],
 )

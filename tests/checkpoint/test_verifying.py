@@ -46,6 +46,34 @@ def test_records_that_would_not_load_are_faults(path):
     assert (fault.location.file, fault.location.field) == (str(path), "scale")
 
 
+def test_values_that_a_type_does_not_allow_are_faults_when_every_byte_is_read(tmp_path):
+    path = tmp_path / "file"
+    weight = aoserial.Int8Tensor.from_float(torch.randn(8, 16))
+    weight.scale[3, 0] = float("nan")
+    weight.scale[5, 0] = float("inf")
+    aoserial.save({"m.weight": weight}, path)
+    assert aoserial.verify(path)
+    (fault,) = aoserial.verify(path, deep=True).faults
+    assert isinstance(fault, FieldError)
+    assert (fault.location.name, fault.location.field) == ("m.weight", "scale")
+    assert fault.message == "2 of 8 values are infinite or NaN, the first at 3"
+
+
+@pytest.mark.parametrize("bit_width", [8, 4, 1])
+def test_codes_outside_their_bit_width_are_faults_when_every_byte_is_read(tmp_path, bit_width):
+    codes = torch.arange(-64, 64, dtype=torch.int8).repeat(2).view(2, 128)
+    codes[0, 0], codes[1, 127] = -128, 127
+    weight = aoserial.IntxTensor(
+        codes, torch.ones(2, 1), bit_width, (1, 128), aoserial.ZeroDomain.none, shape=(2, 128)
+    )
+    aoserial.save({"m.weight": weight}, tmp_path / "file")
+    faults = aoserial.verify(tmp_path / "file", deep=True).faults
+    assert bool(faults) == (bit_width < 8)
+    outside = int(((codes < -(2 ** (bit_width - 1))) | (codes > 2 ** (bit_width - 1) - 1)).sum())
+    if faults:
+        assert faults[0].message.startswith(f"{outside} of 256 values are not from")
+
+
 def test_what_carries_no_digest_is_reported_and_not_called_verified(tmp_path):
     from safetensors.torch import save_file
 

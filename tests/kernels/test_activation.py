@@ -8,10 +8,15 @@ import pytest
 import torch
 
 from aoserial.kernels import ActivationSpec
-from aoserial.kernels.activation import blocks, fake_quantize, refusal
+from aoserial.kernels.activation import blocks, fake_quantize, fake_quantize_narrow, refusal
+from aoserial.kernels.arithmetic import through_mx, through_nvfp4
 
 INT8 = ActivationSpec(static=False, dtype="int8", granularity="row", dim=-1)
 FLOAT8 = ActivationSpec(static=False, dtype="float8_e4m3fn", granularity="row", dim=-1)
+MX = ActivationSpec(
+    static=False, dtype="float6_e2m3fn", granularity="group", group_size=4, scale_mode="even"
+)
+NVFP4 = ActivationSpec(static=False, dtype="float4_e2m1fn_x2", granularity="group", group_size=4)
 
 
 def test_dynamic_symmetric_int8_scales_by_half_the_range() -> None:
@@ -54,7 +59,41 @@ def test_float8_bounds_limit_what_the_scale_sees() -> None:
     assert found[0, 1] == 10.0
 
 
-@pytest.mark.parametrize("spec", [INT8, FLOAT8], ids=["int8", "float8"])
+def test_an_intx_weight_has_its_activation_quantized_in_the_dtype_of_that() -> None:
+    """Scale and codes are rounded to bfloat16, as torchao does it."""
+    x = torch.randn(3, 16, dtype=torch.bfloat16)
+    found = fake_quantize_narrow(x, replace(INT8, mapping="asymmetric"))
+    for row, values in zip(found, x, strict=True):
+        least, most = values.amin(), values.amax()
+        scale = (most - least) / 255
+        zero_point = (-128 - torch.round(least / scale)).clamp(-128, 127)
+        codes = (torch.round(values * (1 / scale)) + zero_point).clamp(-128, 127)
+        assert scale.dtype == torch.bfloat16
+        assert torch.equal(row, (codes - zero_point) * scale)
+
+
+def test_a_power_of_two_scale_makes_an_activation_mx() -> None:
+    x = torch.randn(2, 8)
+    expected = through_mx(x, element="float6_e2m3fn", block_size=(1, 4), scale_mode="even")
+    assert torch.equal(fake_quantize(x, MX), expected)
+
+
+def test_the_whole_of_an_nvfp4_activation_may_have_a_scale() -> None:
+    x = torch.randn(2, 8)
+    computed = x.abs().max() / 2688
+    for spec, stored, used in (
+        (NVFP4, None, None),
+        (replace(NVFP4, tensor_scale=True), None, computed),
+        (NVFP4, torch.tensor([0.25]), torch.tensor(0.25)),
+        (replace(NVFP4, tensor_scale=True), torch.tensor(0.25), torch.tensor(0.25)),
+    ):
+        expected = through_nvfp4(x, used, block_size=(1, 4))
+        assert torch.equal(fake_quantize(x, spec, stored), expected)
+
+
+@pytest.mark.parametrize(
+    "spec", [INT8, FLOAT8, MX, NVFP4, replace(NVFP4, tensor_scale=True)], ids=str
+)
 def test_an_activation_of_zeros_stays_zeros(spec: ActivationSpec) -> None:
     assert torch.equal(fake_quantize(torch.zeros(2, 4), spec), torch.zeros(2, 4))
 
@@ -97,6 +136,17 @@ def test_a_granularity_is_a_block_size(spec: ActivationSpec, expected: tuple[int
         (replace(INT8, upper_bound=1.0), (), "bounds"),
         (replace(FLOAT8, mapping="asymmetric"), (), "symmetric"),
         (replace(FLOAT8, reduce_range=True), (), "whole range"),
+        (replace(MX, dtype="int8"), (), "int8 is not implemented"),
+        (replace(MX, scale_mode=None), (), "float6_e2m3fn is not implemented"),
+        (replace(MX, static=True), (), "no static scale"),
+        (MX, ("act_scale",), "no static scale"),
+        (replace(MX, mapping="asymmetric"), (), "whole range"),
+        (replace(MX, tensor_scale=True), (), "belongs to NVFP4"),
+        (INT8, ("act_per_tensor_scale",), "belongs to NVFP4"),
+        (NVFP4, ("act_scale",), "but an act_per_tensor_scale"),
+        (replace(NVFP4, static=True), (), "but an act_per_tensor_scale"),
+        (replace(NVFP4, upper_bound=1.0), (), "bounds"),
+        (replace(NVFP4, group_size=None), (), "groups, but their size is missing"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_in_a_sentence(
@@ -107,6 +157,12 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(
     assert sentence in found
 
 
-@pytest.mark.parametrize("spec", [INT8, FLOAT8, replace(INT8, mapping="asymmetric")])
+@pytest.mark.parametrize("spec", [INT8, FLOAT8, replace(INT8, mapping="asymmetric"), MX, NVFP4])
 def test_what_can_be_honoured_is_not_refused(spec: ActivationSpec) -> None:
     assert refusal(spec, ("qdata", "scale")) is None
+
+
+def test_an_nvfp4_activation_may_have_a_scale_of_its_own() -> None:
+    parts = ("qdata", "scale", "act_per_tensor_scale")
+    assert refusal(NVFP4, parts) is None
+    assert refusal(replace(NVFP4, static=True), parts) is None

@@ -106,7 +106,7 @@ def test_a_scale_that_broadcasts_is_not_repeated_in_memory() -> None:
 
 def test_the_largest_of_a_ragged_block_ignores_the_padding() -> None:
     x = torch.tensor([[1.0, -7.0, 3.0], [-1.0, -2.0, -3.0]])
-    assert block_max(x, (1, 2)).tolist() == [[1.0, 3.0], [0.0, 0.0]]
+    assert block_max(x, (1, 2)).tolist() == [[1.0, 3.0], [-1.0, -3.0]]
     assert block_max(x.abs(), (2, 2)).tolist() == [[7.0, 3.0]]
 
 

@@ -26,7 +26,7 @@ EXTENDED = replace(
 USED = {"qdata", "scale"}
 
 
-OURS = (builtin.OWNER, torchao.declarations.OWNER)
+OURS = (builtin.OWNER, torchao.OWNER)
 BUILTIN = sorted(name for name in REGISTRY if REGISTRY[name].owner in OURS)
 
 

@@ -1,21 +1,15 @@
-"""What every quantized tensor class does as a weight in torch, whatever its type."""
+"""Every tensor class of ours, and two of other people's, under the public conformance suite."""
 
 from __future__ import annotations
 
-import copy
 import enum
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F  # noqa: N812
-from support.tensors import same_bytes
-from torch import nn
+from support import weights
 
-from aoserial.errors import UnsupportedOperationError
+from aoserial.errors import OptionError, UnsupportedOperationError
 from aoserial.schema import BLOCKS
 from aoserial.tensors import (
     Activation,
@@ -23,15 +17,19 @@ from aoserial.tensors import (
     Float8Tensor,
     Granularity,
     GranularityKind,
+    Int4Tensor,
     Int8Tensor,
+    IntxTensor,
     Mapping,
+    MXTensor,
+    NVFP4Tensor,
     VersionedTensor,
+    ZeroDomain,
     field,
-    from_record,
     register,
-    to_record,
 )
-from aoserial.tensors.transposed import Transposed
+from aoserial.testing import Conformance, ShardingConformance, check, checks, refused
+from aoserial.testing.sharding import run_ranks
 
 N, K = 8, 16
 
@@ -92,36 +90,37 @@ class Listed(VersionedTensor):
         return (self.qdata.float() * self.scale).to(output_dtype or self.dtype)
 
 
-def make_annotated(*leading: int) -> VersionedTensor:
+@register("conformance.Forgetful")
+class Forgetful(Annotated):
+    """Gathers shards in the wrong order, and says nothing."""
+
+    def fsdp_post_all_gather(self, all_gather_outputs, metadata, param_dtype, *, out=None):
+        swapped = tuple(each.roll(len(each) // 2, 0) for each in all_gather_outputs)
+        return super().fsdp_post_all_gather(swapped, metadata, param_dtype, out=out)
+
+
+def annotated(*leading: int) -> VersionedTensor:
     codes = torch.randint(0, 256, (*leading, N, K // 2), dtype=torch.uint8)
-    block = (*[1] * len(leading), 1, 4)
     scale = torch.rand(*leading, N, K // 4)
+    block = (*[1] * len(leading), 1, 4)
     return Annotated(codes, scale, block, torch.rand_like(scale), Domain.int, dtype=torch.float32)
 
 
-def make_listed() -> VersionedTensor:
+def listed() -> VersionedTensor:
     codes = torch.randint(-8, 8, (N, K), dtype=torch.int8)
     return Listed(codes, torch.rand(N, 1), [1, K], torch.float32, fancy=True)
 
 
-def make_float8(*leading: int) -> VersionedTensor:
-    return Float8Tensor.from_float(torch.randn(*leading, N, K), granularity=(4, 4))
-
-
-def make_int8(*leading: int) -> VersionedTensor:
-    return Int8Tensor.from_float(torch.randn(*leading, N, K))
-
-
-def make_full_int8() -> VersionedTensor:
+def static_int8() -> VersionedTensor:
     """An int8 weight with everything the type can hold."""
-    plain = make_int8()
+    plain = Int8Tensor.from_float(torch.randn(N, K))
     return Int8Tensor(
         plain.qdata,
         plain.scale,
         (1, K),
         torch.randint(-4, 4, (N, 1), dtype=torch.int8),
-        torch.tensor([[0.05]]),
-        torch.tensor([[3]], dtype=torch.int8),
+        torch.rand(1, 1),
+        torch.randint(-4, 4, (1, 1), dtype=torch.int8),
         torch.rand(K),
         Activation(
             kind=ActivationKind.static,
@@ -132,443 +131,178 @@ def make_full_int8() -> VersionedTensor:
     )
 
 
-MAKERS: list[Callable[[], VersionedTensor]] = [
-    make_float8,
-    make_int8,
-    make_full_int8,
-    make_annotated,
-    make_listed,
-]
-STACKS: list[Callable[[int], VersionedTensor]] = [make_float8, make_int8, make_annotated]
+def act_order_int4() -> VersionedTensor:
+    """Columns in groups that do not lie side by side, so that it is not cut along K."""
+    made = Int4Tensor.from_float(torch.randn(N, K), group_size=8, zero_domain="int")
+    groups = torch.tensor([0, 1] * (K // 2), dtype=torch.int32)
+    return Int4Tensor(
+        made.qdata, made.scale, (1, 8), ZeroDomain.int, made.zero_point, group_index=groups
+    )
 
 
-@pytest.fixture(params=MAKERS, ids=lambda maker: maker.__name__.removeprefix("make_"))
-def make(request: pytest.FixtureRequest) -> Callable[[], VersionedTensor]:
-    return request.param
+def made(cls: type, *shape: int, **options: object) -> Callable[[], VersionedTensor]:
+    return lambda: cls.from_float(torch.randn(shape), **options)
 
 
-@pytest.fixture(params=MAKERS[:-1], ids=lambda maker: maker.__name__.removeprefix("make_"))
-def make_sliceable(request: pytest.FixtureRequest) -> Callable[[], VersionedTensor]:
-    return request.param
+# a class that is added to the library is added here, once for each way its scales can lie
+CASES: dict[str, Callable[[], VersionedTensor]] = {
+    "float8-tensor": made(Float8Tensor, N, K, granularity="tensor"),
+    "float8-row": made(Float8Tensor, N, K),
+    "float8-block": made(Float8Tensor, N, K, granularity=(4, 4), dtype=torch.float8_e5m2),
+    "float8-stack": made(Float8Tensor, 4, N, K, granularity=(4, 4)),
+    "int8-tensor": made(Int8Tensor, N, K, granularity="tensor"),
+    "int8-row": made(Int8Tensor, N, K),
+    "int8-stack": made(Int8Tensor, 2, 2, N, K),
+    "int8-stack-tensor": made(Int8Tensor, 4, N, K, granularity="tensor"),
+    "int8-static": static_int8,
+    "int4": made(Int4Tensor, N, K, group_size=8),
+    "int4-stack": made(Int4Tensor, 4, N, K, group_size=8, zero_domain="float"),
+    "int4-act-order": act_order_int4,
+    "intx": made(IntxTensor, N, K, bit_width=3, group_size=8, zero_domain="int"),
+    "mx-fp8": made(MXTensor, N, 64),
+    "mx-fp4": made(MXTensor, N, 64, element=torch.float4_e2m1fn_x2),
+    "nvfp4": made(NVFP4Tensor, N, 64),
+    "nvfp4-tensor": made(NVFP4Tensor, N, 64, per_tensor_scale="auto"),
+    "nvfp4-stack": made(NVFP4Tensor, 4, N, 64, per_tensor_scale="auto"),
+    **weights.FULL,
+    "annotated": annotated,
+    "annotated-stack": lambda: annotated(4),
+    "listed": listed,
+}
 
 
-def same(left: VersionedTensor, right: VersionedTensor) -> bool:
-    """Whether two tensors agree in type, metadata and every byte."""
-    if not left._same_metadata(right):
-        return False
-    pairs = ((getattr(left, name), getattr(right, name)) for name in left.part_names())
-    return all(same_bytes(ours, theirs) for ours, theirs in pairs)
+class TestConformance(Conformance):
+    # seconds each, and the same for every way scales lie: once a class, below
+    test_inductor_compiles_a_layer = None
+    test_a_layer_is_exported_saved_and_loaded = None
 
-
-def layer(weight: torch.Tensor) -> nn.Linear:
-    module = nn.Linear(K, N)
-    module.weight = nn.Parameter(weight, requires_grad=False)
-    return module
-
-
-# -- computing ----------------------------------------------------------------------------------
-
-
-def test_a_linear_layer_is_that_of_the_dequantized_weight(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    weight, x, bias = make(), torch.randn(2, 3, K), torch.randn(N)
-    found = F.linear(x, weight, bias)
-    assert type(found) is torch.Tensor
-    assert found.dtype == x.dtype
-    if getattr(weight, "activation", None) is None:
-        torch.testing.assert_close(found, F.linear(x, weight.dequantize(), bias))
-    torch.testing.assert_close(found, F.linear(input=x, weight=weight, bias=bias), rtol=0, atol=0)
-
-
-def test_every_road_to_a_product_gives_the_same(make: Callable[..., VersionedTensor]) -> None:
-    weight, x, bias = make(), torch.randn(3, K), torch.randn(N)
-    expected, bare = F.linear(x, weight, bias), F.linear(x, weight)
-    with torch.inference_mode():
-        assert torch.equal(F.linear(x, weight, bias), expected)
-    with torch._C.DisableTorchFunctionSubclass():
-        assert torch.equal(F.linear(x, weight, bias), expected)
-    assert torch.equal(torch.addmm(bias, x, weight.t()), expected)
-    for transposed in (weight.t(), weight.T, weight.mT, weight.transpose(-1, -2)):
-        assert torch.equal(x @ transposed, bare)
-    assert torch.equal(x[None] @ weight.T, bare[None])
-
-
-def test_gradients_reach_the_activation_on_every_road(make: Callable[..., VersionedTensor]) -> None:
-    weight = make()
-    if getattr(weight, "activation", None) is not None:
-        pytest.skip("rounding an activation has no gradient")
-    expected = weight.dequantize().sum(0)
-    for product in (lambda x: F.linear(x, weight), lambda x: x @ weight.t()):
-        x = torch.randn(2, K, requires_grad=True)
-        product(x).sum().backward()
-        torch.testing.assert_close(x.grad[0], expected)
-
-
-def test_a_transposed_weight_gives_itself_back_and_nothing_else(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    weight = make()
-    transposed = weight.t()
-    assert isinstance(transposed, Transposed)
-    assert transposed.shape == (K, N)
-    assert same(transposed.t(), weight)
-    assert repr(transposed) == f"{weight!r}.t()"
-    with pytest.raises(UnsupportedOperationError, match="aten.add"):
-        transposed + 1
-    with pytest.raises(UnsupportedOperationError, match="x @ w.t"):
-        transposed @ torch.randn(N, 2)
-
-
-def test_an_activation_may_not_be_quantized_itself(make: Callable[..., VersionedTensor]) -> None:
-    with pytest.raises(UnsupportedOperationError, match="as its weight only"):
-        F.linear(make(), torch.randn(N, K))
-
-
-def test_an_embedding_looks_up_dequantized_rows(make: Callable[..., VersionedTensor]) -> None:
-    weight, rows = make(), torch.tensor([[1, 3], [7, 0]])
-    expected = weight.dequantize()[rows]
-    assert torch.equal(F.embedding(rows, weight), expected)
-    module = nn.Embedding(N, K)
-    module.weight = nn.Parameter(weight, requires_grad=False)
-    assert torch.equal(module(rows), expected)
-    with torch._C.DisableTorchFunctionSubclass():
-        assert torch.equal(F.embedding(rows, weight), expected)
-    with pytest.raises(UnsupportedOperationError, match="max_norm"):
-        F.embedding(rows, weight, max_norm=1.0)
-
-
-def test_dequantize_is_reached_through_torch_without_going_in_circles(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    weight = make()
-    plain = weight.dequantize()
-    assert type(plain) is torch.Tensor
-    assert torch.equal(torch.dequantize(weight), plain)
-    assert torch.equal(torch.Tensor.dequantize(weight), plain)
-
-
-def test_what_is_not_implemented_names_the_operator_and_the_type(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    weight = make()
-    with pytest.raises(
-        UnsupportedOperationError, match=rf"{type(weight).__name__} has no aten.add"
-    ):
-        weight + 1
-    with pytest.raises(NotImplementedError, match=r"dequantize\(\)"):
-        weight.mul_(2)
-
-
-# -- modules ------------------------------------------------------------------------------------
-
-
-def test_a_parameter_keeps_its_class_and_shares_its_parts(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    weight = make()
-    parameter = nn.Parameter(weight, requires_grad=False)
-    assert isinstance(parameter, nn.Parameter)
-    assert type(parameter) is type(weight)
-    assert parameter.qdata.data_ptr() == weight.qdata.data_ptr()
-    assert nn.Parameter(weight).requires_grad
-
-
-def test_a_state_dict_goes_into_a_layer_that_is_like_it(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    source, target = layer(make()), layer(make())
-    before = target.weight.qdata.data_ptr()
-    assert not target.load_state_dict(source.state_dict()).missing_keys
-    assert same(source.weight, target.weight)
-    assert target.weight.qdata.data_ptr() == before
-
-
-def test_a_state_dict_replaces_weights_with_assign(make: Callable[..., VersionedTensor]) -> None:
-    source = layer(make())
-    with torch.device("meta"):
-        target = nn.Linear(K, N)
-    target.load_state_dict(source.state_dict(), assign=True)
-    assert same(source.weight, target.weight)
-    x = torch.randn(2, K)
-    assert torch.equal(target(x), source(x))
-
-
-def test_a_module_can_leave_its_bytes_and_get_room_for_them_again(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    source = layer(make())
-    module = copy.deepcopy(source).to("meta")
-    assert module.weight.device.type == "meta"
-    assert module.weight.qdata.device.type == "meta"
-    module.to_empty(device="cpu")
-    assert isinstance(module.weight, nn.Parameter)
-    module.load_state_dict(source.state_dict())
-    assert same(module.weight, source.weight)
-
-
-def test_a_module_cast_to_another_dtype_changes_only_what_its_weight_stands_for(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    module = layer(make())
-    before = {name: getattr(module.weight, name).clone() for name in module.weight.part_names()}
-    module.to(torch.bfloat16)
-    assert module.weight.dtype == torch.bfloat16
-    assert module.weight.dequantize().dtype == torch.bfloat16
-    for name, part in before.items():
-        assert getattr(module.weight, name).dtype == part.dtype
-    assert module(torch.randn(2, K, dtype=torch.bfloat16)).dtype == torch.bfloat16
-
-
-def test_a_tensor_of_floats_does_not_become_one_of_integers(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    with pytest.raises(UnsupportedOperationError, match=r"cannot be torch\.int32"):
-        make().to(torch.int32)
-
-
-# -- copies -------------------------------------------------------------------------------------
+    @pytest.fixture(autouse=True, params=CASES)
+    def case(self, request: pytest.FixtureRequest) -> None:
+        torch.manual_seed(0)
+        self.make = CASES[request.param]  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize(
-    "copied",
-    [torch.clone, copy.deepcopy, lambda w: w.to("cpu", copy=True), copy.copy],
-    ids=["clone", "deepcopy", "to", "copy"],
+    "sentence", ["inductor_compiles_a_layer", "a_layer_is_exported_saved_and_loaded"]
 )
-def test_copies_are_equal(
-    make: Callable[..., VersionedTensor], copied: Callable[[torch.Tensor], VersionedTensor]
+@pytest.mark.parametrize(
+    "name",
+    ["float8-row", "int8-static", "int4", "intx", "mx-fp4", "nvfp4-tensor", "annotated", "listed"],
+)
+def test_one_of_each_class_is_compiled_and_exported(name: str, sentence: str) -> None:
+    check(sentence, CASES[name])
+
+
+class TestSharding(ShardingConformance):
+    def make_all(self) -> dict[str, torch.Tensor]:
+        return {name: make() for name, make in CASES.items()}
+
+
+# -- the suite itself ---------------------------------------------------------------------------
+
+
+def test_one_check_runs_without_pytest() -> None:
+    check("copies_are_equal", CASES["int8-row"])
+    assert "a_linear_layer_is_that_of_the_dequantized_weight" in checks()
+    with pytest.raises(OptionError, match="no check 'flies'; the checks are .*copies_are_equal"):
+        check("flies", CASES["int8-row"])
+
+
+def test_a_suite_without_make_says_what_to_define() -> None:
+    with pytest.raises(NotImplementedError, match=r"TestNothing has to define make\(\)"):
+        type("TestNothing", (Conformance,), {})().test_copies_are_equal()
+
+
+# attribute of the class → what breaks it, and the check that must notice
+BROKEN = {
+    "dequantize": (
+        lambda self, dtype=None: self.qdata.to(dtype or self.dtype) + 1,
+        "room_for_zeros_stands_for_zeros",
+    ),
+    "linear": (
+        lambda self, x, bias=None: x @ self.dequantize().T,
+        "a_linear_layer_is_that_of_the_dequantized_weight",
+    ),
+    "part_rule": (lambda self, name: None, "slicing_and_dequantizing_commute"),
+    "share_memory_": (torch.Tensor.share_memory_, "sharing_memory_shares_every_part"),
+    "__repr__": (object.__repr__, "a_tensor_shows_in_one_line_without_its_data"),
+    "__tensor_flatten__": (
+        lambda self: (["qdata"], (self.dtype, [1])),
+        "a_flattened_tensor_is_put_together_again",
+    ),
+    "_borrowed": (
+        property(lambda self: frozenset(), lambda self, names: None),
+        "writing_into_a_slice_writes_into_the_tensor_or_is_refused",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_class_that_breaks_a_law_fails_the_check_of_it(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    weight = make()
-    assert same(copied(weight), weight)
+    broken, noticed = BROKEN[name]
+    check(noticed, CASES["int8-tensor"])
+    monkeypatch.setattr(Int8Tensor, name, broken, raising=False)
+    with pytest.raises((AssertionError, TypeError)):
+        check(noticed, CASES["int8-tensor"])
 
 
-def test_a_deep_copy_of_a_module_shares_nothing(make: Callable[..., VersionedTensor]) -> None:
-    module = layer(make())
-    twin = copy.deepcopy(module)
-    assert isinstance(twin.weight, nn.Parameter)
-    assert same(twin.weight, module.weight)
-    for name in module.weight.part_names():
-        assert getattr(twin.weight, name).data_ptr() != getattr(module.weight, name).data_ptr()
+def test_a_class_that_gathers_wrongly_fails_the_check_of_it() -> None:
+    weight = annotated()
+    parts = {name: getattr(weight, name) for name in ("qdata", "scale", "zero_point")}
+    wrong = Forgetful(**parts, block_size=(1, 4), dtype=torch.float32)
+    reports = run_ranks({"forgetful": wrong})
+    assert list(reports) == ["fsdp"]
+    assert "forgetful" in reports["fsdp"]
+    assert "the first forward" in reports["fsdp"]
 
 
-def test_detaching_shares_the_parts_and_cloning_does_not(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    weight = make()
-    pointer = weight.qdata.data_ptr()
-    assert weight.detach().qdata.data_ptr() == pointer
-    assert weight.data.qdata.data_ptr() == pointer
-    assert weight.clone().qdata.data_ptr() != pointer
-    assert weight.contiguous() is weight
-    assert weight.cpu() is weight
+# -- what no class of the suite shows -----------------------------------------------------------
 
 
-def test_copying_returns_the_target(make: Callable[..., VersionedTensor]) -> None:
-    target, source = make(), make()
-    assert target.copy_(source) is target
-    assert same(target, source)
-
-
-def test_copying_between_plain_and_quantized_says_what_to_do(
-    make: Callable[..., VersionedTensor],
-) -> None:
-    weight = make()
-    with pytest.raises(UnsupportedOperationError, match=r"dequantize\(\).*assign=True"):
-        torch.zeros(N, K).copy_(weight)
-    with pytest.raises(UnsupportedOperationError, match=r"quantize it first.*assign=True"):
-        weight.copy_(torch.zeros(N, K))
-
-
-def test_copying_between_tensors_that_differ_names_both() -> None:
+def test_tensors_that_differ_are_not_copied_or_joined() -> None:
     rows = Int8Tensor.from_float(torch.randn(N, K))
     groups = Int8Tensor.from_float(torch.randn(N, K), granularity=(1, 4))
-    with pytest.raises(
-        UnsupportedOperationError, match=r"block_size=\(1, 4\).*block_size=\(1, 16\)"
-    ):
+    with refused(UnsupportedOperationError, because="block_size=(1, 4)"):
         rows.copy_(groups)
+    with refused(UnsupportedOperationError, because="several kinds"):
+        torch.cat([rows, Float8Tensor.from_float(torch.randn(N, K))])
+    with refused(UnsupportedOperationError, because="differ in more"):
+        torch.cat([rows, groups])
+    with refused(UnsupportedOperationError, because="differ in more"):
+        torch.cat([rows, rows[:, :8]])
 
 
-def test_nothing_is_pinned_without_an_accelerator(make: Callable[..., VersionedTensor]) -> None:
-    assert make().is_pinned() is False
-
-
-def test_sharing_memory_shares_every_part() -> None:
-    """In a process of its own: the default would kill this one."""
-    program = (
-        f"import sys; sys.path[:0] = {[*sys.path, str(Path(__file__).parent)]!r}\n"
-        "import test_conformance as t\n"
-        "for make in t.MAKERS:\n"
-        "    weight = make()\n"
-        "    assert not weight.is_shared()\n"
-        "    assert weight.share_memory_() is weight\n"
-        "    assert weight.is_shared()\n"
-        "    assert all(getattr(weight, name).is_shared() for name in weight.part_names())\n"
-        "    assert t.layer(make()).share_memory().weight.is_shared()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
-# -- slices -------------------------------------------------------------------------------------
-
-CUTS = [(0, 0, 4), (0, 4, 8), (1, 0, 8), (1, 8, 16), (0, 8, 8), (-1, 4, 12), (-2, 0, 8)]
-
-
-@pytest.mark.parametrize("cut", CUTS, ids=str)
-def test_slicing_and_dequantizing_commute(
-    make_sliceable: Callable[..., VersionedTensor], cut: tuple[int, int, int]
-) -> None:
-    dim, start, stop = cut
-    weight = make_sliceable()
-    found = weight.narrow(dim, start, stop - start)
-    assert type(found) is type(weight)
-    expected = weight.dequantize().narrow(dim, start, stop - start)
-    assert torch.equal(found.dequantize(), expected)
-    assert found.stride() == weight.stride()
-    index = (slice(start, stop),) if dim % 2 == 0 else (slice(None), slice(start, stop))
-    assert same(weight[index], found)
-    assert same(from_record(to_record(found)), found.contiguous())
-
-
-def test_writing_into_a_slice_writes_into_the_tensor(
-    make_sliceable: Callable[..., VersionedTensor],
-) -> None:
-    """How servers load the shard of a weight into a parameter."""
-    parameter, loaded = nn.Parameter(make_sliceable(), requires_grad=False), make_sliceable()
-    untouched = parameter.dequantize()[4:]
-    parameter.data.narrow(0, 0, 4).copy_(loaded.narrow(0, 4, 4))
-    assert torch.equal(parameter.dequantize()[:4], loaded.dequantize()[4:])
-    assert torch.equal(parameter.dequantize()[4:], untouched)
-
-
-def test_chunks_and_splits_are_slices(make_sliceable: Callable[..., VersionedTensor]) -> None:
-    weight = make_sliceable()
-    for parts in (weight.chunk(2), torch.split(weight, 4), weight.split([4, 4], 0)):
-        assert [part.shape for part in parts] == [(4, K), (4, K)]
-        assert same(parts[1], weight[4:])
-    for parts in (weight.chunk(2, dim=-1), weight.split([8, 8], dim=1), weight.split(8, 1)):
-        assert same(parts[1], weight[:, 8:])
-    with pytest.raises((ValueError, RuntimeError), match="16"):
-        weight.split([4, 4], 1)
-
-
-def test_the_last_chunk_may_be_smaller(make_sliceable: Callable[..., VersionedTensor]) -> None:
-    weight = (
-        make_sliceable()[:, :12] if make_sliceable is not make_full_int8 else make_int8()[:, :12]
-    )
-    assert [part.shape[1] for part in weight.split(8, dim=1)] == [8, 4]
-    assert torch.equal(weight.split(8, dim=1)[1].dequantize(), weight.dequantize()[:, 8:])
-
-
-def test_steps_and_rows_are_refused(make_sliceable: Callable[..., VersionedTensor]) -> None:
-    weight = make_sliceable()
-    with pytest.raises(UnsupportedOperationError, match="steps of 1, not 2"):
-        weight[::2]
-    with pytest.raises(UnsupportedOperationError, match="only those of a stack in front"):
-        weight[3]
-    with pytest.raises(IndexError):
-        weight.narrow(2, 0, 1)
-
-
-@pytest.mark.parametrize("make_stack", STACKS, ids=lambda maker: maker.__name__)
-def test_one_of_a_stack_is_a_view_of_it(make_stack: Callable[[int], VersionedTensor]) -> None:
-    stack = make_stack(3)
-    for index in (0, 2, -1):
-        one = stack[index]
-        assert one.shape == (N, K)
-        assert torch.equal(one.dequantize(), stack.dequantize()[index])
-        assert one.stride() == stack.stride()[1:]
-    stack[1].copy_(stack[0])
-    assert torch.equal(stack.dequantize()[1], stack.dequantize()[0])
-    again = stack[1].unsqueeze(0)
-    assert same(again, stack[1:2].contiguous())
-    with pytest.raises(IndexError):
-        stack[3]
-    with pytest.raises(IndexError, match="out of range"):
-        stack.select(0, -4)
-    with pytest.raises(UnsupportedOperationError, match="in front"):
-        stack.unsqueeze(2)
-
-
-def test_one_of_a_stack_that_shares_a_scale_keeps_it() -> None:
+def test_a_shared_scale_is_kept_by_one_of_a_stack_and_by_what_is_joined() -> None:
     stack = Int8Tensor.from_float(torch.randn(3, N, K), granularity="tensor")
     assert stack.block_size == (3, N, K)
     assert torch.equal(stack[2].dequantize(), stack.dequantize()[2])
+    weight = Int8Tensor.from_float(torch.randn(N, K), granularity="tensor")
+    again = torch.cat(weight.chunk(2))
+    assert (again.block_size, again.scale.shape) == ((N, K), (1, 1))
+    apart = torch.cat([half.clone() for half in weight.chunk(2)])
+    assert (apart.block_size, apart.scale.shape) == ((N // 2, K), (2, 1))
+    assert torch.equal(apart.dequantize(), again.dequantize())
+
+
+def test_one_of_a_stack_is_taken_out_of_a_block_of_several() -> None:
+    halves = [Int8Tensor.from_float(torch.randn(2, N, K), granularity="tensor") for _ in range(2)]
+    stack = torch.cat(halves)
+    assert (stack.block_size, stack.scale.shape) == ((2, N, K), (2, 1, 1))
+    for index, one in enumerate(stack):
+        assert one.block_size == (N, K)
+        assert torch.equal(one.dequantize(), stack.dequantize()[index])
+    with refused(because="shares 'scale' with the rest"):
+        stack[0].copy_(stack[3])
+    with refused(because="the nearest cuts are 2 and 4"):
+        stack[:3]
 
 
 def test_a_pre_scale_follows_the_columns() -> None:
-    weight = make_full_int8()
+    weight = static_int8()
     assert torch.equal(weight[:, 4:12].act_pre_scale, weight.act_pre_scale[4:12])
     assert weight[2:4].act_pre_scale.shape == (K,)
-
-
-def test_a_class_without_shape_rules_is_not_sliced() -> None:
-    with pytest.raises(UnsupportedOperationError, match="declare `dims`"):
-        make_listed()[2:4]
-
-
-# -- what compilers ask -------------------------------------------------------------------------
-
-
-def test_a_flattened_tensor_is_put_together_again(make: Callable[..., VersionedTensor]) -> None:
-    weight = make()
-    names, metadata = weight.__tensor_flatten__()
-    hash(metadata)
-    assert metadata == copy.deepcopy(metadata)
-    inner = {name: getattr(weight, name) for name in names}
-    found = type(weight).__tensor_unflatten__(inner, metadata, weight.shape, weight.stride())
-    assert same(found, weight)
-
-
-def test_a_layer_compiles_whole(make: Callable[..., VersionedTensor]) -> None:
-    torch._dynamo.reset()
-    module, x = layer(make()), torch.randn(2, K)
-    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
-    assert torch.equal(compiled(x), module(x))
-
-
-def test_slices_compile(make_sliceable: Callable[..., VersionedTensor]) -> None:
-    torch._dynamo.reset()
-    weight = make_sliceable()
-    compiled = torch.compile(lambda w: w[4:].dequantize(), backend="aot_eager", fullgraph=True)
-    assert torch.equal(compiled(weight), weight.dequantize()[4:])
-
-
-def test_a_compiled_function_may_return_its_weight(make: Callable[..., VersionedTensor]) -> None:
-    torch._dynamo.reset()
-    weight = make()
-    compiled = torch.compile(lambda w: w.detach(), backend="aot_eager", fullgraph=True)
-    assert same(compiled(weight), weight)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on importing inductor
-def test_inductor_compiles_a_layer() -> None:
-    torch._dynamo.reset()
-    module, x = layer(make_int8()), torch.randn(2, K)
-    compiled = torch.compile(module, fullgraph=True)
-    torch.testing.assert_close(compiled(x), module(x))
-
-
-# -- records and looks --------------------------------------------------------------------------
-
-
-def test_a_record_gives_the_tensor_back(make: Callable[..., VersionedTensor]) -> None:
-    weight = make()
-    record = to_record(weight)
-    assert all(part.read().data_ptr() for part in record.parts.values())
-    assert same(from_record(record), weight)
-
-
-def test_a_tensor_shows_in_one_line_without_its_data(make: Callable[..., VersionedTensor]) -> None:
-    weight = make()
-    text = repr(weight)
-    assert "\n" not in text
-    assert str(weight) == f"{weight}" == text
-    assert text.startswith(f"{type(weight).__name__}([8, 16], float32, cpu, block_size=")
-    assert "scale: float32" in text
-    assert "tensor(" not in text
 
 
 def test_a_subclass_that_is_not_registered_shows_without_an_error() -> None:

@@ -17,7 +17,8 @@ from aoserial.schema import (
     tensor,
 )
 from aoserial.tensors import Float8Tensor, Int8Tensor
-from aoserial.tensors.geometry import clamp, cut, leading, normalize
+from aoserial.tensors.geometry import clamp, cut, join, normalize, resize
+from aoserial.tensors.layout import Layout, leading
 
 INT4 = Schema(
     type="geometry.Int4",
@@ -42,9 +43,18 @@ SHAPES = {
 }
 
 
-def cut_int4(dim: int, start: int, stop: int, **attributes: object) -> tuple[dict, dict]:
+def layout(schema: Schema, shape: tuple[int, ...], parts: dict, **attributes: object) -> Layout:
+    rules = {field.name: field.shape for field in schema.tensors}
+    return Layout(schema=schema, shape=shape, attributes=attributes, parts=parts, rules=rules)
+
+
+def int4(columns: int = 32, **attributes: object) -> Layout:
     held = {"block_size": (1, 8), "group": 4, **attributes}
-    found = cut(INT4, (8, 32), held, SHAPES, (dim, start, stop))
+    return layout(INT4, (8, columns), SHAPES, **held)
+
+
+def cut_int4(dim: int, start: int, stop: int, **attributes: object) -> tuple[dict, dict]:
+    found = cut(int4(**attributes), dim, start, stop)
     return found.parts, found.attributes
 
 
@@ -129,14 +139,99 @@ def test_a_schema_that_does_not_say_how_its_codes_follow_is_not_sliced(
     fields = (tensor("qdata", shape=rule), tensor("scale", shape=BLOCKS))
     schema = Schema(type="geometry.Bare", version=1, dims=dims, fields=fields)
     with pytest.raises(UnsupportedOperationError, match=message):
-        cut(schema, (4, 4), {}, {"qdata": (4, 4), "scale": (4, 1)}, (0, 0, 2))
+        cut(layout(schema, (4, 4), {"qdata": (4, 4), "scale": (4, 1)}), 0, 0, 2)
 
 
 def test_a_part_whose_rule_names_no_such_dimension_stays_whole() -> None:
     fields = (tensor("qdata", shape=("N", "K")), tensor("codebook", shape=("entries", "2")))
     schema = Schema(type="geometry.Codebook", version=1, dims=("N", "K"), fields=fields)
-    found = cut(schema, (4, 4), {}, {"qdata": (4, 4), "codebook": (16, 2)}, (0, 0, 2))
+    found = cut(layout(schema, (4, 4), {"qdata": (4, 4), "codebook": (16, 2)}), 0, 0, 2)
     assert found.parts == {"qdata": (0, 0, 2)}
+
+
+def test_codes_that_share_a_byte_are_not_taken_for_a_block() -> None:
+    """Even if one byte holds all of a dimension: a slice of it would have half a byte."""
+    fields = (
+        tensor("qdata", "uint8", shape=("N", "K/per_byte")),
+        attribute("per_byte", "int"),
+        tensor("sums", shape=("N", "K/group")),
+        attribute("group", "int"),
+    )
+    schema = Schema(type="geometry.Packed", version=1, dims=("N", "K"), fields=fields)
+    parts = {"qdata": (4, 1), "sums": (4, 1)}
+    with pytest.raises(BlockCutError, match="share one of 'qdata'"):
+        cut(layout(schema, (4, 2), parts, per_byte=2, group=2), 1, 0, 1)
+    found = cut(layout(schema, (4, 2), parts, per_byte=2, group=2), 1, 0, 0)
+    assert found.attributes == {"group": 1}
+
+
+def test_joining_undoes_a_cut_where_the_pieces_share_what_they_shared() -> None:
+    pieces = [int4(16, block_size=(1, 16), group=4), int4(16, block_size=(1, 16), group=4)]
+    together = join(pieces, 1, shared=["scale", "whole"])
+    assert together.parts == {"qdata": 1, "group_index": 0, "sums": 1}
+    assert together.attributes == {"block_size": (1, 32), "group": 4}
+    apart = join(pieces, 1, shared=["whole"])
+    assert apart.parts == {"qdata": 1, "scale": 1, "group_index": 0, "sums": 1}
+    assert apart.attributes == {"block_size": (1, 16), "group": 4}
+
+
+def test_what_belongs_to_a_tensor_as_a_whole_is_joined_only_where_it_is_shared() -> None:
+    with pytest.raises(UnsupportedOperationError, match="'whole' belongs to each tensor"):
+        join([int4(), int4()], 1)
+    with pytest.raises(UnsupportedOperationError, match="'group_index' belongs to each tensor"):
+        join([int4(), int4()], 0, shared=["whole"])
+    assert "group_index" not in join([int4(), int4()], 0, shared=["whole", "group_index"]).parts
+
+
+@pytest.mark.parametrize(
+    ("lengths", "sizes", "fits"),
+    [
+        ((16, 16), (8, 8), True),
+        ((16, 4), (8, 4), True),  # the last may be smaller than a block,
+        ((4, 16), (4, 8), False),  # any other may not
+        ((12, 16), (8, 8), False),
+        ((16, 16), (8, 16), False),
+        ((8, 8), (64, 64), True),  # a block that is longer than what is there ends with it
+    ],
+)
+def test_seams_lie_between_blocks_of_one_size(
+    lengths: tuple[int, int], sizes: tuple[int, int], fits: bool
+) -> None:
+    pieces = [
+        int4(length, block_size=(1, size), group=2)
+        for length, size in zip(lengths, sizes, strict=True)
+    ]
+    if not fits:
+        with pytest.raises(BlockCutError, match="one of 'scale' for each"):
+            join(pieces, 1, shared=["whole"])
+        return
+    found = join(pieces, 1, shared=["whole"])
+    assert found.attributes["block_size"] == (1, min(sizes[0], lengths[0]))
+
+
+def test_tensors_that_differ_in_more_than_a_length_are_not_joined() -> None:
+    for other in (
+        int4(block_size=(2, 8)),
+        layout(INT4, (4, 32), SHAPES, block_size=(1, 8), group=4),
+    ):
+        with pytest.raises(UnsupportedOperationError, match="differ in more"):
+            join([int4(), other], 1, shared=["whole"])
+
+
+def test_another_size_has_parts_of_other_shapes() -> None:
+    found = resize(int4(block_size=(8, 8)), (6, 44))
+    assert found.parts == {
+        "qdata": (6, 22),
+        "scale": (1, 6),
+        "group_index": (44,),
+        "sums": (6, 11),
+        "whole": (3,),
+    }
+    assert found.attributes == {"block_size": (6, 8), "group": 4}
+    with pytest.raises(BlockCutError, match="do not fill 'qdata'"):
+        resize(int4(), (8, 31))
+    with pytest.raises(UnsupportedOperationError, match="number of dimensions stays"):
+        resize(int4(), (8,))
 
 
 def test_leading_dimensions_are_those_the_schema_does_not_name() -> None:
@@ -191,6 +286,8 @@ def test_slicing_then_dequantizing_is_dequantizing_then_slicing(
     first, last = clamp(*bounds, shape[dim])
     size = weight.block_size[dim]
     allowed = size >= shape[dim] or all(b % size == 0 or b == shape[dim] for b in (first, last))
+    is_one_block = first // size == (last - 1) // size and last - first < size
+    allowed |= dim % 3 == 0 and is_one_block
     if not allowed:
         with pytest.raises(BlockCutError, match=f"{size} elements"):
             weight[tuple(index)]

@@ -1,16 +1,31 @@
 """The declarations of every type that ships, registered on import. Torch-free."""
 
 from aoserial.schema.builtin.activation import ENUMS, OBJECTS
+from aoserial.schema.builtin.domains import ZERO_DOMAIN
 from aoserial.schema.builtin.float8 import FLOAT8_TENSOR
+from aoserial.schema.builtin.int4 import INT4_TENSOR
 from aoserial.schema.builtin.int8 import INT8_TENSOR
+from aoserial.schema.builtin.intx import INTX_TENSOR
+from aoserial.schema.builtin.mx import MX_TENSOR
+from aoserial.schema.builtin.nvfp4 import NVFP4_TENSOR, SCALE_OP
 from aoserial.schema.registry import REGISTRY, builtin_documents
 
-__all__ = ["FLOAT8_TENSOR", "INT8_TENSOR", "OBJECTS", "OWNER", "TENSORS"]
+__all__ = [
+    "FLOAT8_TENSOR",
+    "INT4_TENSOR",
+    "INT8_TENSOR",
+    "INTX_TENSOR",
+    "MX_TENSOR",
+    "NVFP4_TENSOR",
+    "OBJECTS",
+    "OWNER",
+    "TENSORS",
+]
 
 OWNER = "aoserial"
-TENSORS = (FLOAT8_TENSOR, INT8_TENSOR)
+TENSORS = (FLOAT8_TENSOR, INT8_TENSOR, INT4_TENSOR, INTX_TENSOR, MX_TENSOR, NVFP4_TENSOR)
 
-for _enum in ENUMS:
+for _enum in (*ENUMS, ZERO_DOMAIN, SCALE_OP):
     REGISTRY.add_enum(_enum)
 for _schema in (*OBJECTS, *TENSORS):
     REGISTRY.add(_schema, owner=OWNER, frozen=builtin_documents())

@@ -53,7 +53,18 @@ KERNEL_PREFERENCE = EnumSchema(
     doc="The kernel that the writer would have used.",
 )
 
-ENUMS = (MAPPING, GRANULARITY_KIND, ACTIVATION_KIND, KERNEL_PREFERENCE)
+SCALE_MODE = EnumSchema(
+    type="aoserial.ScaleMode",
+    symbols={
+        "floor": "the power of two below amax, over the element's largest (OCP MX 1.0, 6.3)",
+        "ceil": "the power of two above it",
+        "even": "rounded to the nearest, ties to even",
+        "rceil": "amax / largest element, rounded up to a power of two",
+    },
+    doc="How the power-of-two scale of a microscaling block is chosen.",
+)
+
+ENUMS = (SCALE_MODE, MAPPING, GRANULARITY_KIND, ACTIVATION_KIND, KERNEL_PREFERENCE)
 
 GRANULARITY = Schema(
     type="aoserial.Granularity",
@@ -91,6 +102,8 @@ KERNEL_HINT = Schema(
             Symbol("aoserial.KernelPreference", "auto"),
         ),
         optional_attribute("matmul", "object:aoserial.MatmulHint?", None),
+        optional_attribute("swizzled_scales", "bool", False, doc="scales in 128 x 4 tiles"),
+        optional_attribute("triton", "bool", False, doc="a Triton kernel was asked for"),
     ),
     doc="What the writer would have run; never needed to compute.",
 )
@@ -110,6 +123,10 @@ ACTIVATION = Schema(
         optional_attribute("lower_bound", "float?", None, doc="of |x| when choosing a scale"),
         optional_attribute("upper_bound", "float?", None, doc="of |x| when choosing a scale"),
         optional_attribute("kernel", "object:aoserial.KernelHint?", None),
+        optional_attribute("scale_mode", "enum:aoserial.ScaleMode?", None, doc="of MX formats"),
+        optional_attribute(
+            "tensor_scale", "bool", False, doc="of NVFP4: a scale of the whole tensor as well"
+        ),
     ),
     doc="How the activation of a linear layer is quantized before it meets the weight.",
 )

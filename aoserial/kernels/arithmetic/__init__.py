@@ -1,0 +1,86 @@
+"""The public arithmetic of quantized weights: what codes mean and how they are made.
+
+Dequantizing is bit for bit that of the torchao releases that each function names, whose order of
+operations and roundings is part of the meaning of a file.
+"""
+
+from aoserial.kernels.arithmetic.affine import (
+    ZERO_DOMAINS,
+    dequantize_int4,
+    dequantize_int8,
+    dequantize_intx,
+    quantize_int4,
+    quantize_int8,
+    quantize_intx,
+)
+from aoserial.kernels.arithmetic.blocks import block_max, block_min, expand
+from aoserial.kernels.arithmetic.elements import (
+    ELEMENTS,
+    FP4,
+    Element,
+    decode,
+    element_of,
+    encode,
+)
+from aoserial.kernels.arithmetic.float8 import (
+    FLOAT8_DTYPES,
+    cast_float8,
+    dequantize_float8,
+    quantize_float8,
+)
+from aoserial.kernels.arithmetic.mx import (
+    SCALE_MODES,
+    dequantize_mx,
+    e8m0,
+    mx_scale,
+    quantize_mx,
+    through_mx,
+)
+from aoserial.kernels.arithmetic.nibbles import pack_nibbles, unpack_nibbles
+from aoserial.kernels.arithmetic.nvfp4 import (
+    NVFP4_BLOCK,
+    check_tensor_scale,
+    dequantize_nvfp4,
+    matrix_scale,
+    quantize_nvfp4,
+    tensor_scale,
+    through_nvfp4,
+)
+
+__all__ = [
+    "ELEMENTS",
+    "FLOAT8_DTYPES",
+    "FP4",
+    "NVFP4_BLOCK",
+    "SCALE_MODES",
+    "ZERO_DOMAINS",
+    "Element",
+    "block_max",
+    "block_min",
+    "cast_float8",
+    "check_tensor_scale",
+    "decode",
+    "dequantize_float8",
+    "dequantize_int4",
+    "dequantize_int8",
+    "dequantize_intx",
+    "dequantize_mx",
+    "dequantize_nvfp4",
+    "e8m0",
+    "element_of",
+    "encode",
+    "expand",
+    "matrix_scale",
+    "mx_scale",
+    "pack_nibbles",
+    "quantize_float8",
+    "quantize_int4",
+    "quantize_int8",
+    "quantize_intx",
+    "quantize_mx",
+    "quantize_nvfp4",
+    "tensor_scale",
+    "through_mx",
+    "through_nvfp4",
+    "unpack_nibbles",
+]

@@ -1,0 +1,30 @@
+"""Declaration of `aoserial.Int4Tensor`."""
+
+from __future__ import annotations
+
+from aoserial.schema.builtin.domains import FLOATS, act_pre_scale, group_index, zero_point
+from aoserial.schema.fields import attribute, optional_attribute, tensor
+from aoserial.schema.schema import Schema
+from aoserial.schema.shapes import BLOCKS
+
+INT4_TENSOR = Schema(
+    type="aoserial.Int4Tensor",
+    version=1,
+    dims=("...", "N", "K"),
+    fields=(
+        tensor(
+            "qdata",
+            "uint8",
+            shape=("...", "N", "K/2"),
+            doc="codes 0 to 15, two a byte, even k in the low nibble",
+        ),
+        tensor("scale", *FLOATS, shape=BLOCKS),
+        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        attribute("zero_domain", "enum:aoserial.ZeroDomain"),
+        zero_point(),
+        act_pre_scale(),
+        group_index(),
+        optional_attribute("activation", "object:aoserial.Activation?", None),
+    ),
+    doc="4-bit codes with a scale a block, computed in float32.",
+)

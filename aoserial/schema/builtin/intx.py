@@ -1,0 +1,26 @@
+"""Declaration of `aoserial.IntxTensor`."""
+
+from __future__ import annotations
+
+from aoserial.schema.builtin.domains import FLOATS, act_pre_scale, group_index, zero_point
+from aoserial.schema.fields import attribute, optional_attribute, tensor
+from aoserial.schema.schema import Schema
+from aoserial.schema.shapes import BLOCKS
+
+INTX_TENSOR = Schema(
+    type="aoserial.IntxTensor",
+    version=1,
+    dims=("...", "N", "K"),
+    fields=(
+        tensor("qdata", "int8", shape=("...", "N", "K"), doc="one signed code a byte"),
+        tensor("scale", *FLOATS, shape=BLOCKS),
+        attribute("bit_width", "int", doc="1 to 8: codes are in [-2**(b-1), 2**(b-1) - 1]"),
+        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        attribute("zero_domain", "enum:aoserial.ZeroDomain"),
+        zero_point(),
+        act_pre_scale(),
+        group_index(),
+        optional_attribute("activation", "object:aoserial.Activation?", None),
+    ),
+    doc="Codes of 1 to 8 bits with a scale a block, computed in the logical dtype.",
+)

@@ -1,0 +1,27 @@
+"""The golden cases of torchao's releases: those in fixtures/, and any AOSERIAL_FIXTURES names."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+FIXTURES = Path(__file__).parents[2] / "fixtures"
+
+
+def safetensors_cases() -> Iterator[Path]:
+    """The folders of cases that have a model.safetensors."""
+    more = os.environ.get("AOSERIAL_FIXTURES")
+    for root in (FIXTURES, Path(more)) if more else (FIXTURES,):
+        for path in sorted(root.glob("torchao-*/*/model.safetensors")):
+            yield path.parent
+
+
+def case_id(path: Path) -> str:
+    return f"{path.parent.name}-{path.name}"
+
+
+def described(case: Path) -> dict:
+    """What case.json says."""
+    return json.loads((case / "case.json").read_text())
