@@ -6,6 +6,7 @@ Importing this is cheap: torch is imported by the first name that needs it.
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from aoserial._version import __version__
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         register,
         register_class,
     )
+    from aoserial.tensors.pickling import safe_globals
 
 __all__ = [
     "AoserialError",
@@ -96,6 +98,7 @@ __all__ = [
     "register_class",
     "field",
     "migration",
+    "safe_globals",
     "Record",
     "Part",
     "compute",
@@ -124,6 +127,7 @@ _HOMES = {
         "record": ("Record",),
         "schema": ("MISSING",),
         "storage": ("Part", "compute"),
+        "tensors.pickling": ("_rebuild", "safe_globals"),
         "tensors": (
             *("VersionedTensor", "Float8Tensor", "Int8Tensor", "Int4Tensor", "IntxTensor"),
             *("MXTensor", "NVFP4Tensor", "InertTensor", "ZeroDomain", "ScaleMode", "ScaleOp"),
@@ -143,6 +147,10 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module(f"aoserial.{_HOMES[name]}"), name)
     globals()[name] = value  # the next access is a plain one
     return value
+
+
+if "torch" in sys.modules:  # then a torch.load may come that needs to know our one function
+    importlib.import_module("aoserial.tensors.pickling")
 
 
 def __dir__() -> list[str]:

@@ -5,19 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal
+from typing import IO, Any, Literal, cast
+
+import torch
 
 from aoserial.checkpoint.gathering import check_metadata, gather
 from aoserial.checkpoint.opening import Checkpoint
-from aoserial.errors import OptionError, UnsupportedOperationError, locating
+from aoserial.errors import (
+    OptionError,
+    UnsupportedOperationError,
+    UnsupportedTensorError,
+    locating,
+)
 from aoserial.record.envelope import Contents, lay_out, seal
 from aoserial.schema import REGISTRY
+from aoserial.storage import AtomicFile
 from aoserial.storage.safetensors import write_safetensors
 from aoserial.tensors.assembling import collector_paused
 from aoserial.torchao.support import lay_out as torchao_lay_out
 
 Durability = Literal["rename", "fsync", "fsync+verify"]
-_OTHER_FORMATS = (".pt", ".pth", ".bin", ".ckpt")
+_ARCHIVES = (".pt", ".pth", ".bin", ".ckpt")
 
 
 def save(
@@ -30,10 +38,12 @@ def save(
     layout: Literal["aoserial", "torchao"] = "aoserial",
     progress: Callable[[int, int], None] | None = None,
 ) -> None:
-    """Writes a state dict as one safetensors file, atomically.
+    """Writes a state dict as one file, atomically.
 
-    The file is written beside `path` and renamed over it, so that a crash at any point leaves the
-    old file or the new one. Nothing is written when anything in `state` cannot be.
+    A path that ends in .pt, .pth, .bin or .ckpt gets a `torch.save` archive, which plain
+    `torch.load(weights_only=True)` opens where aoserial is imported; any other a safetensors file.
+    It is written beside `path` and renamed over it, so that a crash at any point leaves the old
+    file or the new one. Nothing is written when anything in `state` cannot be.
 
     Args:
         state: name → tensor: plain, quantized of a registered type, or inert. An open `Checkpoint`
@@ -54,12 +64,10 @@ def save(
         raise UnsupportedOperationError("max_shard_size is not available: files are not split yet")
     if layout not in ("aoserial", "torchao"):
         raise OptionError(f"layout={layout!r} is not 'aoserial' or 'torchao'")
-    if os.fspath(path).endswith(_OTHER_FORMATS):
-        raise UnsupportedOperationError(
-            f"{os.path.basename(path)} asks for a torch.save archive, which is not written yet; "
-            f"use a .safetensors path"
-        )
     with locating(file=os.fspath(path)):
+        if os.fspath(path).endswith(_ARCHIVES):
+            _save_archive(state, path, metadata=metadata, durability=durability)
+            return
         if layout == "torchao":
             parts, described = torchao_lay_out(state, for_torchao=True)
             kept = check_metadata(metadata or {}, reserved=described)
@@ -77,6 +85,26 @@ def save(
                 metadata={**state.catalog.metadata, **contents.metadata},
             )
         write_contents(contents, path, durability=durability, progress=progress)
+
+
+def _save_archive(
+    state: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    *,
+    metadata: Mapping[str, str] | None,
+    durability: Durability,
+) -> None:
+    """Writes what `torch.save` writes, atomically: quantized tensors by type id and version."""
+    if metadata:
+        raise OptionError("a torch.save archive has no place for metadata")
+    contents = gather(state)  # for what it refuses
+    for name, stored in contents.records.items():
+        if stored.fingerprint is not None:
+            raise UnsupportedTensorError("is inert, and a pickle needs its class").locate(name=name)
+    size = sum(part.nbytes for part in contents.plain.values())
+    size += sum(stored.record.nbytes for stored in contents.records.values())
+    with AtomicFile(path, durability=durability, size=size) as file:
+        torch.save(dict(state), cast("IO[bytes]", file))  # it writes and flushes, no more
 
 
 def write_contents(

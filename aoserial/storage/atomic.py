@@ -110,6 +110,9 @@ class AtomicFile:
         self.pwrite(data, self.position)
         self.position += memoryview(data).nbytes
 
+    def flush(self) -> None:
+        """Does nothing, since nothing is buffered; programs that write to a stream call it."""
+
     def pwrite(self, data: bytes | bytearray | memoryview, offset: int) -> None:
         """Writes all of `data` at `offset`."""
         view = memoryview(data).cast("B")

@@ -4,6 +4,7 @@ from aoserial.tensors import (  # they fill the operator tables
     collectives as collectives,
     joins as joins,
     ops as ops,
+    pickling as pickling,  # how they are pickled
     products as products,
     views as views,
 )

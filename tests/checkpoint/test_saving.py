@@ -99,7 +99,7 @@ def test_names_that_look_the_same_are_refused(path):
     [
         ({"max_shard_size": "5GB"}, "model.safetensors", UnsupportedOperationError),
         ({"layout": "gguf"}, "model.safetensors", OptionError),
-        ({}, "model.pt", UnsupportedOperationError),
+        ({"metadata": {"a": "b"}}, "model.pt", OptionError),
         ({"metadata": {"aoserial": "x"}}, "model.safetensors", CollisionError),
         ({"metadata": {"n": 1}}, "model.safetensors", UnsupportedTensorError),
     ],

@@ -100,6 +100,6 @@ def encode(values: torch.Tensor, element: Element) -> torch.Tensor:
     exponent = (magnitude.view(torch.int32) >> 23).clamp(min=least)
     per_value = ((254 + bits - exponent) << 23).view(torch.float32)  # 2**(bits - exponent)
     steps = (magnitude * per_value).round().to(torch.int32)  # round() takes ties to even
-    codes = (steps + ((exponent - least) << bits)).clamp(min=0)  # NaN has no step
+    codes: torch.Tensor = (steps + ((exponent - least) << bits)).clamp(min=0)  # NaN has no step
     sign = values.view(torch.int32) >> 31 & count  # all ones or none, so the code's own bit
     return (codes + sign).to(torch.uint8)
