@@ -10,7 +10,7 @@ demo: $(VENV)/.ready
 	$(BIN)/aoserial demo
 
 test: lint
-	$(BIN)/pytest -n auto -q
+	$(BIN)/pytest -n auto --dist loadscope -q
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .
@@ -19,6 +19,7 @@ lint: $(VENV)/.ready
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.ready
+	$(BIN)/python -m compileall -q aoserial
 	$(BIN)/python -m benchmarks
 
 $(VENV)/.ready: pyproject.toml requirements-dev.txt
