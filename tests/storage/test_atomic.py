@@ -172,7 +172,7 @@ def test_a_failed_verification_leaves_the_target_unchanged(target):
 
 def test_planted_names_are_not_followed_or_overwritten(target, monkeypatch):
     names = iter(["planted", "dangling", "free"])
-    monkeypatch.setattr(atomic.secrets, "token_hex", lambda _: next(names))
+    monkeypatch.setattr(atomic, "_random_name", lambda: next(names))
     victim = target.parent / "victim"
     victim.write_bytes(b"precious")
     (target.parent / ".aoserial-planted.tmp").symlink_to(victim)
@@ -186,7 +186,7 @@ def test_planted_names_are_not_followed_or_overwritten(target, monkeypatch):
 
 
 def test_names_that_are_all_taken_end_in_an_error(target, monkeypatch):
-    monkeypatch.setattr(atomic.secrets, "token_hex", lambda _: "taken")
+    monkeypatch.setattr(atomic, "_random_name", lambda: "taken")
     (target.parent / ".aoserial-taken.tmp").write_bytes(b"theirs")
     with pytest.raises(SaveError, match="temp file"):
         save(target)
