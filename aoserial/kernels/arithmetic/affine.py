@@ -211,10 +211,11 @@ def _affine(
     values = check_floating(w).to(torch.promote_types(w.dtype, torch.float32))
     low, high = limits
     if zero_domain == "none":
-        most = block_max(values.abs(), block_size)
+        most = block_max(w.abs(), block_size).to(values.dtype)  # exact, at half the width
         scale, least = most / ((high - low) / 2), -most
     else:
-        least, most = block_min(values, block_size), block_max(values, block_size)
+        least = block_min(w, block_size).to(values.dtype)
+        most = block_max(w, block_size).to(values.dtype)
         if zero_domain == "int":  # zero lies in the range, and keeps a code of its own
             least, most = least.clamp(max=0), most.clamp(min=0)
         scale = (most - least) / (high - low)

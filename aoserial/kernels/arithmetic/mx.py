@@ -53,7 +53,11 @@ def dequantize_mx(
     form = element_of(element)
     if qdata.dtype != (form.dtype or torch.uint8):
         raise FieldError(f"qdata is {qdata.dtype}, which does not hold elements of {element}")
-    values = decode(unpack_nibbles(qdata) if form.codes_per_byte == 2 else qdata, form).to(dtype)
+    if form.dtype is not None:
+        values = qdata.to(dtype)  # exact: every floating dtype of two bytes holds fp8
+    else:
+        codes = unpack_nibbles(qdata) if form.codes_per_byte == 2 else qdata
+        values = decode(codes, form).to(dtype)
     return times(values, e8m0(scale).to(dtype), block_size)
 
 
