@@ -11,6 +11,7 @@ from aoserial.checkpoint.building import Loaded
 from aoserial.errors import (
     AoserialError,
     CollisionError,
+    TensorNameError,
     UnregisteredClassError,
     UnsupportedTensorError,
     locating,
@@ -27,7 +28,7 @@ from aoserial.torchao.live import is_live, to_torchao_record
 _PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 
-def gather(state: Mapping[str, Any], metadata: Mapping[str, str] | None = None) -> Contents:
+def gather(state: Any, metadata: Mapping[str, str] | None = None) -> Contents:
     """Sorts a state dict into quantized and plain tensors and ties; copies no data.
 
     Two names are tied when they hold the same bytes the same way: one tensor object, or tensors of
@@ -39,12 +40,17 @@ def gather(state: Mapping[str, Any], metadata: Mapping[str, str] | None = None) 
         UnregisteredClassError: a tensor subclass without a schema.
         Faults: several of these.
     """
+    if not isinstance(state, Mapping):
+        raise UnsupportedTensorError(f"a {type(state).__name__} is no mapping of names to tensors")
     records: dict[str, Stored] = {}
     plain: dict[str, TensorPart] = {}
     ties: dict[str, str] = {}
     homes: dict[object, str] = {}
     faults: list[AoserialError] = []
     for name, value in state.items():
+        if not isinstance(name, str):
+            faults.append(TensorNameError(f"{name!r:.80} names a tensor, and is no string"))
+            continue
         try:
             with locating(name=name):
                 stored = _take(value)

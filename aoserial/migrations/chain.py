@@ -34,6 +34,8 @@ from aoserial.schema import (
 )
 from aoserial.storage import LeafPart, Part, ViewPart
 
+# what codes and scales multiply out to; anything narrower would be cut without a word
+LOGICAL_DTYPES = ("float16", "bfloat16", "float32", "float64")
 MAX_STEPS = 1000  # more than any type's history; a chain of types that never ends stops here
 
 
@@ -140,6 +142,11 @@ class Upgrader:
             with locating(field=name):
                 attributes[name] = self.upgrade_value(value)
         schema = self.registry[record.type].at(record.version)
+        if record.dtype not in LOGICAL_DTYPES:
+            choices = ", ".join(LOGICAL_DTYPES)
+            raise FieldError(
+                f"is {record.dtype}, but a quantized tensor stands for one of {choices}"
+            ).locate(field="dtype")
         if schema is None:
             return replace(record, attributes=FrozenMap(attributes)), None
         resolution = resolve(

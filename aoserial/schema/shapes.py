@@ -107,7 +107,7 @@ def blocks(logical: tuple[int, ...], attributes: Mapping[str, Value]) -> tuple[i
         )
     lengths = []
     for length, size in zip(logical, block, strict=True):
-        if not isinstance(size, int) or size < 1:
+        if not isinstance(size, int) or not 1 <= size < 2**63:
             raise FieldError(f"block_size is {_listed(block)}, expected positive lengths")
         lengths.append(-(-length // size))
     return tuple(lengths)

@@ -266,6 +266,14 @@ def test_an_attribute_of_another_type_is_an_error(path):
             aoserial.load(path)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "bool", "float8_e4m3fn", "complex64"])
+def test_a_logical_dtype_that_would_cut_values_is_an_error(path, dtype):
+    save(path)
+    edit_envelope(path, lambda e: e["records"][0].update(dtype=dtype))
+    with pytest.raises(FieldError, match=f"m.weight: dtype: is {dtype}, but a quantized tensor"):
+        aoserial.load(path)
+
+
 def test_a_leftover_in_a_records_namespace_is_an_error(path):
     save(path)
     add_tensor(path, "m._weight_zero_point", "F32", [4, 1], b"\0" * 16)

@@ -88,6 +88,22 @@ def test_a_name_no_file_can_hold_is_refused(path, name):
     assert path.read_bytes() == b"what was there before"
 
 
+def test_names_that_are_no_strings_and_states_that_are_no_mappings_are_refused(path):
+    refused({1: torch.ones(1)}, path, TensorNameError, "1 names a tensor, and is no string")
+    refused([torch.ones(1)], path, UnsupportedTensorError, "a list is no mapping")
+
+
+@pytest.mark.parametrize(
+    "make", [torch.ones, lambda n: aoserial.Int8Tensor.from_float(torch.ones(n, n))]
+)
+def test_a_tied_name_is_held_to_the_same_rules(path, make):
+    tensor = make(2)
+    for name in ("__metadata__", "a\nb", ""):
+        with pytest.raises(TensorNameError):
+            aoserial.save({"first": tensor, name: tensor}, path)
+    assert path.read_bytes() == b"what was there before"
+
+
 def test_names_that_look_the_same_are_refused(path):
     composed, decomposed = "é", "e\u0301"
     with pytest.raises(TensorNameError):

@@ -239,7 +239,7 @@ def test_a_question_without_a_default_refuses_the_record_and_names_the_option():
         return record.at(2)
 
     record = template(
-        type="acme.T", version=1, shape=(1,), dtype="uint8", attributes=FrozenMap(),
+        type="acme.T", version=1, shape=(1,), dtype="float32", attributes=FrozenMap(),
         parts={"qdata": ("uint8", (1,))},
     )  # fmt: skip
     with pytest.raises(

@@ -15,6 +15,7 @@ from aoserial.record.record import Record
 from aoserial.schema import FrozenMap, Registry, fingerprint, without_defaults
 from aoserial.schema.values import Json, Nested, Value, encode
 from aoserial.storage import Part
+from aoserial.storage.safetensors.layout import check_names
 
 ENVELOPE_KEY = "aoserial"
 ENVELOPE_VERSION = 1
@@ -64,6 +65,7 @@ def lay_out(contents: Contents, registry: Registry, *, sealed: bool = True) -> S
 
     Raises:
         CollisionError: a record and a plain tensor, or a tie, of one name.
+        TensorNameError: a name that no tensor may have, or two that look the same.
     """
     _check_names(contents)
     kinds = _sort(contents.records, registry)
@@ -131,6 +133,7 @@ def _kind(stored: Stored, registry: Registry) -> _Kind:
 
 
 def _check_names(contents: Contents) -> None:
+    check_names([*contents.plain, *contents.records, *contents.ties])
     for name in contents.records:
         if name in contents.plain:
             raise CollisionError(f"{name!r} is both a plain and a quantized tensor")
