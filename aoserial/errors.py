@@ -121,6 +121,23 @@ class HeaderError(FormatError):
     """A safetensors header breaks the format's rules."""
 
 
+class ContainerError(FormatError):
+    """A zip, tar or legacy torch.save file breaks the rules of its container."""
+
+
+class PickleError(FormatError):
+    """A pickle stream is malformed, or gives a function of torch's something it never takes.
+
+    `at` is the position of the opcode, from the start of the pickle.
+    """
+
+    at: int
+
+
+class BoundsError(FormatError):
+    """A tensor reaches outside its own storage, or a storage is not as large as the file says."""
+
+
 class EnvelopeError(FormatError):
     """aoserial's own metadata in a file is malformed or contradicts the file."""
 

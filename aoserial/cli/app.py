@@ -17,7 +17,8 @@ import click
 from aoserial._version import __version__
 from aoserial.checkpoint import inspect, plan, verify
 from aoserial.cli import render
-from aoserial.errors import AoserialError
+from aoserial.errors import AoserialError, FormatError
+from aoserial.storage import Source, detect
 
 CLEAN, FINDINGS, ERROR = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -38,6 +39,14 @@ def run(arguments: list[str] | None = None) -> int:
         render.error("interrupted; nothing was left half written")
         return _INTERRUPTED
     return ERROR
+
+
+def _is_safetensors(source: Source) -> bool:
+    """Whether the first bytes are those of a safetensors file."""
+    try:
+        return detect(source) == "safetensors"
+    except FormatError:
+        return False
 
 
 def _assume_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -134,6 +143,21 @@ def verify_command(path: str, deep: bool) -> int:
     verdict = verify(path, deep=deep)
     render.verdict(verdict, deep=deep)
     return CLEAN if verdict else FINDINGS
+
+
+@cli.command("scan")
+@click.argument("path")
+def scan_command(path: str) -> int:
+    """Lists what the pickles of a file would import and call; runs nothing."""
+    from aoserial.storage.pickle.scan import scan  # its tables, which no other command needs
+
+    with Source.open(path, mapped=False) as source:
+        if _is_safetensors(source):
+            render.say(f"{path}: a safetensors file, which holds no pickle")
+            return CLEAN
+    report = scan(path)
+    render.scan(path, report)
+    return FINDINGS if report.runs_code or report.fault else CLEAN
 
 
 @cli.command("demo")

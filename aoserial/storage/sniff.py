@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from aoserial.errors import HeaderError, locating
+from aoserial.errors import ContainerError, HeaderError, locating
 from aoserial.storage.source import Source
 
 # enough for tar's mark at byte 257, and for a look at text
@@ -57,6 +57,14 @@ _KINDS: tuple[tuple[re.Pattern[bytes], str], ...] = tuple(
     )
 )
 
+# torch's magic number, pickled by each protocol; the first pickle of a legacy file is that alone
+_MAGIC = rb"\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\."
+_LEGACY = re.compile(
+    rb"(?:\x80[\x02\x03]|\x80[\x04\x05]\x95\x0d\0{7})"
+    + _MAGIC
+    + rb"|L119547037146038801333356L\n\."
+)
+
 _PICKLES = ("a zip archive", "a pickle", "a tar archive")
 _NO_PICKLES = "; pickled checkpoints are not read by this version"
 
@@ -99,3 +107,24 @@ def container(head: bytes) -> str:
     raise HeaderError(
         f"not a safetensors file: its header must start with '{{', byte 8 is 0x{head[8]:02x}"
     )
+
+
+def pickle_container(head: bytes) -> str:
+    """The container of a pickled checkpoint, from its first `SNIFF_BYTES`.
+
+    Returns:
+        `"zip"` (torch.save since 1.6), `"legacy"` (before) or `"tar"` (before 0.2).
+
+    Raises:
+        ContainerError: it is none of these; the message says what it looks like.
+    """
+    if _LEGACY.match(head):
+        return "legacy"
+    phrase = looks_like(head)
+    if phrase.startswith("a zip archive"):
+        return "zip"
+    if phrase == "a tar archive":
+        return "tar"
+    if phrase.startswith("a pickle"):
+        phrase = "a pickle, but not one that torch.save wrote"
+    raise ContainerError(f"not a file of torch.save: it is {phrase}")

@@ -123,6 +123,28 @@ def test_an_error_is_a_sentence_on_stderr_and_status_two(arguments, told, capsys
     assert captured.out == ""
 
 
+def test_scan_lists_what_a_pickle_would_run_and_runs_nothing(tmp_path, capsys):
+    import pickle
+
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {tmp_path}/ran",)
+
+    (tmp_path / "evil.pt").write_bytes(pickle.dumps(Evil()))
+    assert run(["scan", str(tmp_path / "evil.pt")]) == 1
+    shown = capsys.readouterr().out
+    assert "posix.system" in shown
+    assert not (tmp_path / "ran").exists()
+
+
+def test_scan_finds_nothing_in_a_file_of_tensors(tmp_path, capsys):
+    torch.save({"x": torch.ones(2)}, tmp_path / "plain.pt")
+    assert run(["scan", str(tmp_path / "plain.pt")]) == 0
+    assert "nothing in it runs code" in capsys.readouterr().out
+    assert run(["scan", str(CASE)]) == 0
+    assert "holds no pickle" in capsys.readouterr().out
+
+
 def test_names_from_a_file_are_printed_with_control_characters_escaped(tmp_path, capsys):
     header = {
         "__metadata__": {"aoserial": "\x1b[2J"},

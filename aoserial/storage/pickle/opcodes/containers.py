@@ -1,0 +1,153 @@
+"""Opcodes that make tuples, lists, dicts and sets, and that put things into them. Torch-free."""
+
+from __future__ import annotations
+
+from aoserial.errors import PickleError
+from aoserial.storage.pickle.builder import keys
+from aoserial.storage.pickle.machine import Machine
+from aoserial.storage.pickle.values import Value
+
+
+def _empty_tuple(m: Machine, at: int) -> int:
+    m.stack.append(())
+    return at
+
+
+def _tuple1(m: Machine, at: int) -> int:
+    m.make((m.stack.pop(),))
+    return at
+
+
+def _tuple2(m: Machine, at: int) -> int:
+    second = m.stack.pop()
+    m.make((m.stack.pop(), second))
+    return at
+
+
+def _tuple3(m: Machine, at: int) -> int:
+    third, second = m.stack.pop(), m.stack.pop()
+    m.make((m.stack.pop(), second, third))
+    return at
+
+
+def _tuple(m: Machine, at: int) -> int:
+    m.make(tuple(m.pop_mark()))
+    return at
+
+
+def _empty_list(m: Machine, at: int) -> int:
+    m.make([])
+    return at
+
+
+def _list(m: Machine, at: int) -> int:
+    m.make(m.pop_mark())
+    return at
+
+
+def _empty_dict(m: Machine, at: int) -> int:
+    m.make({})
+    return at
+
+
+def _dict(m: Machine, at: int) -> int:
+    pairs = _paired(m.pop_mark())
+    m.make(dict(zip(keys(pairs[::2]), pairs[1::2], strict=True)))
+    return at
+
+
+def _empty_set(m: Machine, at: int) -> int:
+    m.make(set())
+    m.made += 1  # an empty set is twice an empty list
+    return at
+
+
+def _frozen_set(m: Machine, at: int) -> int:
+    items = m.pop_mark()
+    m.make(frozenset(keys(items)))
+    m.made += 1 + len(items) // 2
+    return at
+
+
+# -- putting things into them -------------------------------------------------------------------
+
+
+def _append(m: Machine, at: int) -> int:
+    item = m.stack.pop()
+    _extend(m, [item])
+    return at
+
+
+def _appends(m: Machine, at: int) -> int:
+    _extend(m, m.pop_mark())
+    return at
+
+
+def _extend(m: Machine, items: list[Value]) -> None:
+    target = m.stack[-1]
+    if type(target) is list:
+        target.extend(items)
+    else:
+        _put_back(m, target, m.builder.add_items(target, items))
+
+
+def _add_items(m: Machine, at: int) -> int:
+    items = m.pop_mark()
+    target = m.stack[-1]
+    if type(target) is set:
+        target.update(keys(items))
+        m.made += len(items) // 2
+    else:
+        _put_back(m, target, m.builder.add_items(target, items))
+    return at
+
+
+def _set_item(m: Machine, at: int) -> int:
+    value, key = m.stack.pop(), m.stack.pop()
+    _set(m, [key, value])
+    return at
+
+
+def _set_items(m: Machine, at: int) -> int:
+    _set(m, _paired(m.pop_mark()))
+    return at
+
+
+def _set(m: Machine, pairs: list[Value]) -> None:
+    target = m.stack[-1]
+    if type(target) is dict:
+        m.made += 1 + len(pairs) // 4  # an entry takes up to 50 bytes, the first one more
+        target.update(zip(keys(pairs[::2]), pairs[1::2], strict=True))
+    else:
+        _put_back(m, target, m.builder.set_pairs(target, pairs))
+
+
+def _paired(items: list[Value]) -> list[Value]:
+    if len(items) % 2:
+        raise PickleError("a key has no value")
+    return items
+
+
+def _put_back(m: Machine, target: Value, changed: Value) -> None:
+    if changed is not target:
+        m.replace(target, changed)
+
+
+OPCODES = {
+    b")": ("EMPTY_TUPLE", _empty_tuple),
+    b"\x85": ("TUPLE1", _tuple1),
+    b"\x86": ("TUPLE2", _tuple2),
+    b"\x87": ("TUPLE3", _tuple3),
+    b"t": ("TUPLE", _tuple),
+    b"]": ("EMPTY_LIST", _empty_list),
+    b"l": ("LIST", _list),
+    b"a": ("APPEND", _append),
+    b"e": ("APPENDS", _appends),
+    b"}": ("EMPTY_DICT", _empty_dict),
+    b"d": ("DICT", _dict),
+    b"s": ("SETITEM", _set_item),
+    b"u": ("SETITEMS", _set_items),
+    b"\x8f": ("EMPTY_SET", _empty_set),
+    b"\x90": ("ADDITEMS", _add_items),
+    b"\x91": ("FROZENSET", _frozen_set),
+}

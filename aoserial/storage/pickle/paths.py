@@ -1,0 +1,157 @@
+"""Ways through a tree of values: to every tensor, and how deep it is. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from aoserial.storage.pickle.limits import Limits
+from aoserial.storage.pickle.tensors import (
+    TENSORS,
+    ArrayPart,
+    ParameterValue,
+    StoragePart,
+    TensorSubclass,
+    TorchTensor,
+    TypedStorage,
+    WrapperSubclass,
+)
+from aoserial.storage.pickle.values import (
+    EnumValue,
+    Key,
+    Name,
+    ObjectValue,
+    Partial,
+    Rebuilt,
+    Reference,
+    StateDict,
+    TorchDevice,
+    TorchDtype,
+    TorchLayout,
+    TorchSize,
+    Value,
+)
+
+
+def children(value: Value) -> list[Value]:
+    """The values directly inside a value."""
+    inside = _INSIDE.get(type(value))
+    return [] if inside is None else inside(value)
+
+
+def _opaque(keys: Iterable[Value]) -> list[Value]:
+    """Keys and members in which something can be; the others are scalars."""
+    keys = list(keys)
+    return [key for key in keys if type(key) is Key] if Key in set(map(type, keys)) else []
+
+
+def _in_object(value: ObjectValue) -> list[Value]:
+    found = [value.function, value.arguments, value.keywords, *value.states, *value.items]
+    return found + [part for pair in value.pairs for part in pair]
+
+
+_INSIDE: dict[type, Callable[[Any], list[Value]]] = {
+    dict: lambda value: [*value.values(), *_opaque(value)],
+    StateDict: lambda value: [*value.values(), value.attributes, *_opaque(value)],
+    list: list,
+    tuple: list,
+    set: _opaque,
+    frozenset: _opaque,
+    Key: lambda value: [value.value],
+    ObjectValue: _in_object,
+    WrapperSubclass: lambda value: [value.state],
+    TensorSubclass: lambda value: [value.data, value.state],
+    ParameterValue: lambda value: [value.data, value.state],
+    TorchTensor: lambda value: list(value.fields.values()),
+    Partial: lambda value: [value.function, value.arguments, value.keywords, value.attributes],
+    Rebuilt: lambda value: [value.arguments],
+    Reference: lambda value: [value.id],
+}
+
+# Types of which nothing is inside: most of what there is
+_LEAVES = frozenset(
+    {str, int, float, bool, complex, type(None), bytes, bytearray, TorchSize}
+    | {StoragePart, ArrayPart, TypedStorage, Name, EnumValue, TorchDtype, TorchLayout, TorchDevice}
+)
+
+
+def check_depth(root: Value, limits: Limits) -> None:
+    """Raises `LimitError` when values lie too deep inside each other for recursive readers.
+
+    The depth is that of the longest way down; a way back up, in a cycle, counts for nothing.
+    """
+    depths: dict[int, int] = {}  # of the values seen: 0 while they are being looked at
+    way: list[tuple[int, Iterator[Value]]] = []
+    deepest: list[int] = [0]  # found so far below each value on the way
+    inside: Iterator[Value] = iter((root,))
+    while True:
+        for child in inside:
+            if type(child) in _LEAVES:
+                continue
+            key = id(child)
+            depth = depths.get(key)
+            if depth is None:
+                depths[key] = 0
+                way.append((key, inside))
+                limits.check("depth", len(way))
+                deepest.append(0)
+                inside = iter(children(child))
+                break
+            deepest[-1] = max(deepest[-1], depth)
+        else:
+            if not way:
+                return
+            key, inside = way.pop()
+            depth = deepest.pop() + 1
+            depths[key] = depth
+            deepest[-1] = max(deepest[-1], depth)
+            limits.check("depth", depth)
+
+
+# Tensors, and the containers that are entered to find them
+_LISTED = frozenset({*TENSORS, dict, StateDict, list, tuple})
+
+
+def named_tensors(root: Value, limits: Limits) -> Iterator[tuple[str, Any]]:
+    """Every tensor in the dicts, lists and tuples of a tree with its dotted name, in order.
+
+    What lies inside unknown objects belongs to them and is not listed. A container that is in the
+    tree twice has its tensors listed twice; one that contains itself, once.
+
+    Raises:
+        LimitError: there are too many names.
+    """
+    # (name, value, what had been found before it; None when it was not entered yet)
+    waiting: list[tuple[str, Value, tuple[int, int] | None]] = []
+    if type(root) in _LISTED:
+        waiting.append(("", root, None))
+    above: set[int] = set()
+    barren: set[int] = set()  # without a tensor: not entered again
+    found = loops = 0
+    while waiting:
+        name, value, entered = waiting.pop()
+        key = id(value)
+        if entered is not None:
+            above.discard(key)
+            if entered == (found, loops):
+                barren.add(key)
+        elif type(value) in TENSORS:
+            found += 1
+            limits.check("tensors", found)
+            yield name, value
+        elif key in above:
+            loops += 1
+        elif key not in barren:
+            above.add(key)
+            waiting.append((name, value, (found, loops)))
+            prefix = f"{name}." if name else ""
+            steps = value.items() if isinstance(value, dict) else enumerate(value)
+            waiting.extend(
+                (f"{prefix}{_step(key)}", child, None)
+                for key, child in reversed(list(steps))
+                if type(child) in _LISTED
+            )
+
+
+def _step(key: Value) -> str:
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)

@@ -1,0 +1,306 @@
+"""Tensors of a pickle as data: which bytes of which storage, under which dtype. Torch-free.
+
+A `StoragePart` is a plain tensor. The others wrap parts, and say by their own class what torch
+would have made of them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from aoserial.errors import BoundsError
+from aoserial.storage.part import LeafPart, Shape
+from aoserial.storage.pickle.dtypes import ITEMSIZES, torch_dtype
+from aoserial.storage.pickle.storages import StorageRef, read_part
+from aoserial.storage.pickle.values import Name, TorchDevice, Value, fields_of
+
+if TYPE_CHECKING:
+    import torch
+
+MAX_INT = 2**63 - 1
+
+
+class TypedStorage:
+    """A storage seen as elements of a dtype, as a pickle refers to it: all of it, or a view.
+
+    Attributes:
+        storage: where the bytes are.
+        dtype: that of the elements; `"uint8"` for an untyped storage.
+        offset: of the view, in elements.
+        count: elements.
+    """
+
+    __slots__ = ("count", "dtype", "offset", "storage")
+
+    def __init__(self, storage: StorageRef, dtype: str, offset: int, count: int) -> None:
+        self.storage = storage
+        self.dtype = dtype
+        self.offset = offset
+        self.count = count
+
+    @property
+    def part(self) -> StoragePart:
+        """Its elements as a flat tensor."""
+        return StoragePart(self.dtype, (self.count,), (1,), self.offset, self.storage)
+
+    def __repr__(self) -> str:
+        return f"<TypedStorage {self.storage.key}: {self.dtype}[{self.count}]>"
+
+
+class StoragePart(LeafPart):
+    """A plain tensor: a strided view of a storage, its bounds checked.
+
+    Two parts with the same `storage` share it; with the same `place`, they are tied.
+
+    Attributes:
+        dtype: torch's name.
+        shape: of the tensor.
+        stride: in elements, as in torch.
+        offset: in elements from the start of the storage.
+        storage: the storage, one object for all that lie in it.
+        requires_grad: as saved.
+        conjugate, negative: the stored values are the conjugates or negatives of the tensor's;
+            `read` gives the tensor's.
+    """
+
+    __slots__ = ("conjugate", "negative", "offset", "requires_grad", "storage", "stride")
+
+    def __init__(
+        self, dtype: str, shape: Shape, stride: Shape, offset: int, storage: StorageRef
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.stride = stride
+        self.offset = offset
+        self.storage = storage
+        self.requires_grad = False
+        self.conjugate = False
+        self.negative = False
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * ITEMSIZES[self.dtype]
+
+    @property
+    def place(self) -> tuple[str, str, Shape, Shape, int]:
+        """What tied tensors of one file have in common."""
+        return (self.storage.key, self.dtype, self.shape, self.stride, self.offset)
+
+    @property
+    def contiguous(self) -> bool:
+        """Whether its elements lie one after the other."""
+        expected = 1
+        for size, stride in zip(reversed(self.shape), reversed(self.stride), strict=True):
+            if size == 0:
+                return True
+            if size != 1 and stride != expected:
+                return False
+            expected *= size
+        return True
+
+    def read(self) -> torch.Tensor:
+        """The tensor, contiguous. Costs no memory when the file is mapped and it lies so there.
+
+        Raises:
+            LimitError: a view that repeats elements is too large to be written out.
+            FormatError: a bool that is neither 0 nor 1.
+        """
+        return read_part(self)
+
+
+class ArrayPart(LeafPart):
+    """A NumPy array: its bytes lie in the pickle, little-endian, in C order."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, dtype: str, shape: Shape, data: bytes) -> None:
+        super().__init__(dtype, shape)
+        self.data = data
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    def read(self) -> torch.Tensor:
+        import torch  # torch-free module
+
+        dtype = torch_dtype(self.dtype)
+        if not self.data:
+            return torch.empty(self.shape, dtype=dtype)
+        return torch.frombuffer(bytearray(self.data), dtype=dtype).reshape(self.shape)
+
+
+class TorchTensor:
+    """A tensor of torch's that is not strided and plain: quantized, sparse, nested or meta. Inert.
+
+    Attributes:
+        kind: `quantized`, `sparse_coo` and the other sparse layouts, `nested`, `meta`, `device`.
+        dtype: torch's name.
+        shape: None for a nested one.
+        fields: its parts and parameters by torch's names for them.
+        requires_grad: as saved.
+    """
+
+    __slots__ = ("dtype", "fields", "kind", "requires_grad", "shape")
+
+    def __init__(
+        self,
+        kind: str,
+        dtype: str,
+        shape: Shape | None,
+        fields: dict[str, Value],
+        requires_grad: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.dtype = dtype
+        self.shape = shape
+        self.fields = fields
+        self.requires_grad = requires_grad
+
+    def __repr__(self) -> str:
+        return f"<TorchTensor, {self.kind}: {self.dtype}{list(self.shape or ())}>"
+
+
+class WrapperSubclass:
+    """A tensor subclass without bytes of its own: what it is made of is in its attributes.
+
+    `torch._utils._rebuild_wrapper_subclass`, inside `torch._tensor._rebuild_from_type_v2`.
+
+    Attributes:
+        cls: the class it had.
+        dtype: the logical dtype, torch's name.
+        shape, stride, storage_offset: logical.
+        layout: `"strided"`.
+        device: where it was when it was saved.
+        requires_grad: as saved.
+        state: its attributes, mostly a dict; a pair of dicts when the class has slots.
+    """
+
+    __slots__ = (
+        "cls",
+        "device",
+        "dtype",
+        "layout",
+        "requires_grad",
+        "shape",
+        "state",
+        "storage_offset",
+        "stride",
+    )
+
+    def __init__(
+        self,
+        *,
+        cls: Name,
+        dtype: str,
+        shape: Shape,
+        stride: Shape,
+        storage_offset: int,
+        layout: str,
+        device: TorchDevice,
+        requires_grad: bool,
+    ) -> None:
+        self.cls = cls
+        self.dtype = dtype
+        self.shape = shape
+        self.stride = stride
+        self.storage_offset = storage_offset
+        self.layout = layout
+        self.device = device
+        self.requires_grad = requires_grad
+        self.state: Value = None
+
+    @property
+    def path(self) -> str:
+        return self.cls.path
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        """Its attributes, those in slots among them."""
+        return fields_of(self.state)
+
+    def __repr__(self) -> str:
+        return f"<WrapperSubclass {self.cls}: {self.dtype}{list(self.shape)}>"
+
+
+class TensorSubclass:
+    """A tensor with bytes and a class of its own, or with attributes that somebody set on it.
+
+    Attributes:
+        cls: the class it had; `torch.Tensor` when there are only attributes.
+        data: the tensor itself.
+        state: its attributes, as in `WrapperSubclass`.
+    """
+
+    __slots__ = ("cls", "data", "state")
+
+    def __init__(self, cls: Name, data: Value, state: Value) -> None:
+        self.cls = cls
+        self.data = data
+        self.state = state
+
+    @property
+    def path(self) -> str:
+        return self.cls.path
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        return fields_of(self.state)
+
+    def __repr__(self) -> str:
+        return f"<TensorSubclass {self.cls}: {self.data!r}>"
+
+
+class ParameterValue:
+    """A `torch.nn.Parameter` of a tensor; `state` is what was set on the parameter itself."""
+
+    __slots__ = ("data", "requires_grad", "state")
+
+    def __init__(self, data: Value, requires_grad: bool, state: Value = None) -> None:
+        self.data = data
+        self.requires_grad = requires_grad
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"<ParameterValue of {self.data!r}>"
+
+
+# What stands for one tensor in the tree; a NumPy array counts as one
+TENSORS: tuple[type, ...] = (
+    StoragePart,
+    WrapperSubclass,
+    ParameterValue,
+    TensorSubclass,
+    TorchTensor,
+    ArrayPart,
+)
+
+
+def is_tensor(value: Value) -> bool:
+    """Whether a value of the tree stands for one tensor."""
+    return type(value) in TENSORS
+
+
+def check_bounds(*, shape: Shape, stride: Shape, offset: int, count: int) -> None:
+    """Raises `BoundsError` unless a strided view lies inside a storage of `count` elements."""
+    if len(shape) != len(stride):
+        raise BoundsError(f"has the shape {list(shape)} but the strides {list(stride)}")
+    last = offset
+    elements = 1
+    empty = False
+    for size, step in zip(shape, stride, strict=True):
+        if not (0 <= size <= MAX_INT and 0 <= step <= MAX_INT):
+            raise BoundsError(f"has the shape {list(shape)} with the strides {list(stride)}")
+        if size:
+            last += (size - 1) * step
+            elements *= size
+        else:
+            empty = True
+    if elements > MAX_INT:
+        raise BoundsError(f"has the shape {list(shape)}, which is too large for any tensor")
+    if offset < 0 or (offset > count if empty else last >= count):
+        raise BoundsError(
+            f"has the shape {list(shape)} with the strides {list(stride)} from element {offset} "
+            f"on, which does not lie inside its storage of {count} elements"
+        )
