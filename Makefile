@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench fuzz clean
 
 demo: $(VENV)/.ready
 	$(BIN)/aoserial demo
@@ -21,6 +21,12 @@ lint: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m compileall -q aoserial
 	$(BIN)/python -m benchmarks
+
+# Minutes. FUZZ_SEED=n for another run; a failure leaves the file that caused it.
+FUZZ_SEED ?= 1
+fuzz: $(VENV)/.ready
+	PYTHONPATH=tests $(BIN)/python -W error tests/hostile/fuzz.py 250000 25000 $(FUZZ_SEED)
+	AOSERIAL_FUZZ=1 $(BIN)/pytest -q tests/hostile
 
 $(VENV)/.ready: pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)

@@ -125,6 +125,24 @@ BOMBS: dict[str, tuple[bytes, str | None]] = {
 }
 
 
+# Seconds each; the rest covers every kind of them once
+SLOW = frozenset(
+    {
+        "a dict of tuples",
+        "dicts of one",
+        "empty dicts",
+        "empty lists",
+        "frozensets",
+        "laughing tensors",
+        "names",
+        "objects",
+        "scattered memo entries",
+        "texts of two letters",
+        "two million no-ops",
+    }
+)
+
+
 def built(name: str) -> bytes:
     """The stream of a bomb."""
     return stream(BOMBS[name][0], protocol=4)

@@ -570,7 +570,7 @@ def test_plain_values(saved, protocol):
         "big": 2**70,
         "complex": 1 - 2j,
         "array": bytearray(b"ab"),
-        "tuple": (1, (2,)),
+        "pair": (1, (2,)),
         "set": {1, 2},
         "frozen": frozenset({"a"}),
         3: "int key",
