@@ -133,7 +133,7 @@ def scan(path: str, report: Report) -> None:
         say(f"not read to the end: {report.fault}")
     if report.runs_code:
         say("plain torch.load would import or run what is not known to be harmless")
-    else:
+    elif report.fault is None:
         say(f"{report.container}: nothing in it runs code")
 
 

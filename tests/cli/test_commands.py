@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
 
 import pytest
 import torch
+from support.containers import zipped
 from support.files import edit_envelope, join
 
 import aoserial
@@ -124,8 +127,6 @@ def test_an_error_is_a_sentence_on_stderr_and_status_two(arguments, told, capsys
 
 
 def test_scan_lists_what_a_pickle_would_run_and_runs_nothing(tmp_path, capsys):
-    import pickle
-
     class Evil:
         def __reduce__(self):
             return os.system, (f"touch {tmp_path}/ran",)
@@ -143,6 +144,15 @@ def test_scan_finds_nothing_in_a_file_of_tensors(tmp_path, capsys):
     assert "nothing in it runs code" in capsys.readouterr().out
     assert run(["scan", str(CASE)]) == 0
     assert "holds no pickle" in capsys.readouterr().out
+
+
+def test_scan_calls_nothing_harmless_that_it_could_not_read_to_the_end(tmp_path, capsys):
+    stream = pickle.dumps(OrderedDict(x=1), protocol=2)
+    (tmp_path / "cut.pt").write_bytes(zipped(stream[:-3]))
+    assert run(["scan", str(tmp_path / "cut.pt")]) == 1
+    shown = capsys.readouterr().out
+    assert "not read to the end" in shown
+    assert "runs code" not in shown
 
 
 def test_names_from_a_file_are_printed_with_control_characters_escaped(tmp_path, capsys):
