@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import Self
 
 from aoserial.checkpoint.building import Loaded, build_group, migrated_record, stored_record
 from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
 from aoserial.checkpoint.report import LoadReport
 from aoserial.errors import NotARecordError, UnknownNameError, locating
 from aoserial.record import Catalog, Record
+from aoserial.storage import Closing
 from aoserial.storage.safetensors import SafetensorsFile
 
 
-class Checkpoint(Mapping[str, Loaded]):
+class Checkpoint(Closing, Mapping[str, Loaded]):
     """An open checkpoint: a lazy, read-only mapping from name to tensor.
 
     Each access builds the tensor anew over the mapped file. Tensors stay valid after `close`.
@@ -96,12 +96,6 @@ class Checkpoint(Mapping[str, Loaded]):
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         kinds = {one.group.template.type for one in self._prepared}

@@ -1,6 +1,7 @@
 """Bytes and named lazy parts: reading and writing files. Torch-free to import."""
 
 from aoserial.storage.atomic import AtomicFile, Durability
+from aoserial.storage.closing import Closing
 from aoserial.storage.dtypes import BY_CODE, BY_NAME, DTYPES, Dtype, dtype_name, torch_dtype
 from aoserial.storage.part import (
     ComputedPart,
@@ -36,6 +37,7 @@ __all__ = [
     "torch_dtype",
     "Source",
     "Identity",
+    "Closing",
     "detect",
     "looks_like",
     "AtomicFile",

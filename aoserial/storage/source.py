@@ -8,10 +8,10 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from aoserial.errors import ChangedWhileReadingError, MissingFileError, PathError
+from aoserial.storage.closing import Closing
 
 # Linux's MAP_NORESERVE; Python's mmap has no such name before 3.12. A private writable mapping
 # counts against the commit limit as if every page were going to be copied; few ever are.
@@ -31,7 +31,7 @@ class Identity(NamedTuple):
     mtime_ns: int
 
 
-class Source:
+class Source(Closing):
     """A regular file opened for reading, and the state it was in at that moment.
 
     With `mapped`, tensors lie in one private mapping of the file: reading costs no memory of its
@@ -165,17 +165,6 @@ class Source:
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             os.close(descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __del__(self) -> None:
         self.close()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Self
 
 from aoserial.errors import AoserialError, locating
+from aoserial.storage.closing import Closing
 from aoserial.storage.pickle.archive import Archive
 from aoserial.storage.pickle.interpreter import collector_paused
 from aoserial.storage.pickle.legacy import Legacy
@@ -26,7 +27,7 @@ CONTAINERS: dict[str, type[Archive] | type[Legacy] | type[Tar]] = {
 }
 
 
-class PickleFile:
+class PickleFile(Closing):
     """A file of torch.save, of any release: its tree as typed values, its storages as lazy bytes.
 
     Attributes:
@@ -101,19 +102,7 @@ class PickleFile:
         return faults
 
     def close(self) -> None:
-        """Closes the file. Tensors already handed out stay good."""
         self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<PickleFile {self.path!r}, {self.container}, {len(self.storages)} storages>"

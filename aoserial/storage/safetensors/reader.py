@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from aoserial.errors import FormatError, UnknownNameError, locating
+from aoserial.storage.closing import Closing
 from aoserial.storage.dtypes import DTYPES
 from aoserial.storage.part import LeafPart
 from aoserial.storage.safetensors.grammar import Limits, quoted
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class SafetensorsFile:
+class SafetensorsFile(Closing):
     """An opened, checked safetensors file.
 
     Mapped (the default), every tensor is its own storage in one private mapping of the file. It may
@@ -141,19 +141,7 @@ class SafetensorsFile:
         return torch.frombuffer(buffer, dtype=torch.uint8)
 
     def close(self) -> None:
-        """Closes the file. Tensors already handed out stay good."""
         self.source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<SafetensorsFile {self.path!r}, {len(self.header.entries)} tensors>"
