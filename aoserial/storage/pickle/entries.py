@@ -88,21 +88,17 @@ def _reader(source: Source) -> Read:
 
 def _check_stored(entry: Listed) -> None:
     if entry.flags & _ENCRYPTED:
-        raise ContainerError(f"the entry {shown(entry.name)} is encrypted")
-    if entry.flags & ~(_DESCRIBED | _UTF8):
-        raise ContainerError(
-            f"the entry {shown(entry.name)} has flags of unknown meaning: 0x{entry.flags:04x}"
-        )
-    if entry.method:
-        what = _METHODS.get(entry.method, f"packed by method {entry.method}")
-        raise ContainerError(
-            f"the entry {shown(entry.name)} is {what}; torch.save stores its entries, and only "
-            "stored ones are read"
-        )
-    if entry.packed != entry.nbytes:
-        raise ContainerError(
-            f"the entry {shown(entry.name)} is stored, yet {entry.packed} bytes make {entry.nbytes}"
-        )
+        what = "is encrypted"
+    elif entry.flags & ~(_DESCRIBED | _UTF8):
+        what = f"has flags of unknown meaning: 0x{entry.flags:04x}"
+    elif entry.method:
+        packed = _METHODS.get(entry.method, f"packed by method {entry.method}")
+        what = f"is {packed}; torch.save stores its entries, and only stored ones are read"
+    elif entry.packed != entry.nbytes:
+        what = f"is stored, yet {entry.packed} bytes make {entry.nbytes}"
+    else:
+        return
+    raise ContainerError(f"the entry {shown(entry.name)} {what}")
 
 
 def _check_local(read: Read, entry: Listed, expected: int, end: int) -> int:

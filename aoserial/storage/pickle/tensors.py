@@ -162,7 +162,25 @@ class TorchTensor:
         return f"<TorchTensor, {self.kind}: {self.dtype}{list(self.shape or ())}>"
 
 
-class WrapperSubclass:
+class _Subclass:
+    """What has a class of its own, and attributes."""
+
+    __slots__ = ("cls", "state")
+
+    cls: Name
+    state: Value
+
+    @property
+    def path(self) -> str:
+        return self.cls.path
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        """Its attributes, those in slots among them."""
+        return fields_of(self.state)
+
+
+class WrapperSubclass(_Subclass):
     """A tensor subclass without bytes of its own: what it is made of is in its attributes.
 
     `torch._utils._rebuild_wrapper_subclass`, inside `torch._tensor._rebuild_from_type_v2`.
@@ -178,13 +196,11 @@ class WrapperSubclass:
     """
 
     __slots__ = (
-        "cls",
         "device",
         "dtype",
         "layout",
         "requires_grad",
         "shape",
-        "state",
         "storage_offset",
         "stride",
     )
@@ -211,20 +227,11 @@ class WrapperSubclass:
         self.requires_grad = requires_grad
         self.state: Value = None
 
-    @property
-    def path(self) -> str:
-        return self.cls.path
-
-    @property
-    def fields(self) -> dict[str, Value]:
-        """Its attributes, those in slots among them."""
-        return fields_of(self.state)
-
     def __repr__(self) -> str:
         return f"<WrapperSubclass {self.cls}: {self.dtype}{list(self.shape)}>"
 
 
-class TensorSubclass:
+class TensorSubclass(_Subclass):
     """A tensor with bytes and a class of its own, or with attributes that somebody set on it.
 
     Attributes:
@@ -233,20 +240,12 @@ class TensorSubclass:
         state: its attributes, as in `WrapperSubclass`.
     """
 
-    __slots__ = ("cls", "data", "state")
+    __slots__ = ("data",)
 
     def __init__(self, cls: Name, data: Value, state: Value) -> None:
         self.cls = cls
         self.data = data
         self.state = state
-
-    @property
-    def path(self) -> str:
-        return self.cls.path
-
-    @property
-    def fields(self) -> dict[str, Value]:
-        return fields_of(self.state)
 
     def __repr__(self) -> str:
         return f"<TensorSubclass {self.cls}: {self.data!r}>"
