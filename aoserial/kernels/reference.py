@@ -111,22 +111,10 @@ def _int8(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
     )
 
 
-def _int4(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
+def _by_zero_domain(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
     spec, parts = weight.spec, weight.parts
-    return dequantize_int4(
-        parts["qdata"],
-        parts["scale"],
-        parts.get("zero_point"),
-        zero_domain=spec.zero_domain,
-        block_size=spec.block_size,
-        dtype=dtype,
-        group_index=parts.get("group_index"),
-    )
-
-
-def _intx(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
-    spec, parts = weight.spec, weight.parts
-    return dequantize_intx(
+    dequantize_codes = dequantize_int4 if spec.kind == "int4" else dequantize_intx
+    return dequantize_codes(
         parts["qdata"],
         parts["scale"],
         parts.get("zero_point"),
@@ -164,8 +152,8 @@ def _nvfp4(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
 _DEQUANTIZE: dict[str, Callable[[Weight, torch.dtype], torch.Tensor]] = {
     "float8": _float8,
     "int8": _int8,
-    "int4": _int4,
-    "intx": _intx,
+    "int4": _by_zero_domain,
+    "intx": _by_zero_domain,
     "mx": _mx,
     "nvfp4": _nvfp4,
 }
