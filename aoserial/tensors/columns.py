@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from aoserial.schema.shapes import Rule
-from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.layout import Layout
+from aoserial.tensors.weights import QuantizedWeight
 
 
-class ColumnParts(VersionedTensor):
+class ColumnParts(QuantizedWeight):
     """A weight that may have them.
 
     act_pre_scale: multiplies the activation first (AWQ, SmoothQuant); one number, or [K].

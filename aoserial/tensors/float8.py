@@ -6,17 +6,16 @@ from typing import Self
 
 import torch
 
-from aoserial.kernels import Weight, dequantize, quantize_float8
+from aoserial.kernels import Weight, quantize_float8
 from aoserial.schema.builtin import FLOAT8_TENSOR
 from aoserial.tensors.activation import Activation, KernelHint
-from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.granularity import BlockSize, block_size
 from aoserial.tensors.registration import bind
-from aoserial.tensors.weights import shown
+from aoserial.tensors.weights import QuantizedWeight
 
 
 @bind(FLOAT8_TENSOR)
-class Float8Tensor(VersionedTensor):
+class Float8Tensor(QuantizedWeight):
     """w = qdata · scale.
 
     qdata: float8 (e4m3fn, e5m2 and their fnuz kin) [..., N, K].
@@ -53,9 +52,7 @@ class Float8Tensor(VersionedTensor):
         qdata, scale = quantize_float8(w.detach(), block_size=blocks, dtype=dtype)
         return cls(qdata, scale, blocks, shape=w.shape, dtype=w.dtype)
 
-    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize(self.kernel_weight(), dtype)
-
     def kernel_weight(self) -> Weight:
-        return shown(self, "float8", block_size=self.block_size, activation=self.activation)
+        return self._shown(
+            "float8",
+        )

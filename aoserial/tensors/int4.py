@@ -7,14 +7,13 @@ from typing import Any, Self
 
 import torch
 
-from aoserial.kernels import Weight, dequantize, quantize_int4
+from aoserial.kernels import Weight, quantize_int4
 from aoserial.schema.builtin import INT4_TENSOR
 from aoserial.tensors.activation import Activation
 from aoserial.tensors.columns import ColumnParts
 from aoserial.tensors.domains import ZeroDomain, member
 from aoserial.tensors.granularity import block_size
 from aoserial.tensors.registration import bind
-from aoserial.tensors.weights import shown
 
 
 @bind(INT4_TENSOR)
@@ -82,15 +81,8 @@ class Int4Tensor(ColumnParts):
         *leading, packed = parts["qdata"].shape
         return (*leading, 2 * packed)
 
-    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize(self.kernel_weight(), dtype)
-
     def kernel_weight(self) -> Weight:
-        return shown(
-            self,
+        return self._shown(
             "int4",
-            block_size=self.block_size,
-            activation=self.activation,
             zero_domain=self.zero_domain.name,
         )

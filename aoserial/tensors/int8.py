@@ -6,13 +6,12 @@ from typing import Self
 
 import torch
 
-from aoserial.kernels import Weight, dequantize, quantize_int8
+from aoserial.kernels import Weight, quantize_int8
 from aoserial.schema.builtin import INT8_TENSOR
 from aoserial.tensors.activation import Activation
 from aoserial.tensors.columns import ColumnParts
 from aoserial.tensors.granularity import BlockSize, block_size
 from aoserial.tensors.registration import bind
-from aoserial.tensors.weights import shown
 
 
 @bind(INT8_TENSOR)
@@ -51,9 +50,7 @@ class Int8Tensor(ColumnParts):
         qdata, scale = quantize_int8(w.detach(), block_size=blocks)
         return cls(qdata, scale, blocks, shape=w.shape, dtype=w.dtype)
 
-    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize(self.kernel_weight(), dtype)
-
     def kernel_weight(self) -> Weight:
-        return shown(self, "int8", block_size=self.block_size, activation=self.activation)
+        return self._shown(
+            "int8",
+        )

@@ -7,14 +7,13 @@ from typing import Self
 import torch
 
 from aoserial.errors import OptionError
-from aoserial.kernels import Weight, dequantize, quantize_intx
+from aoserial.kernels import Weight, quantize_intx
 from aoserial.schema.builtin import INTX_TENSOR
 from aoserial.tensors.activation import Activation
 from aoserial.tensors.columns import ColumnParts
 from aoserial.tensors.domains import ZeroDomain, member
 from aoserial.tensors.granularity import BlockSize, block_size
 from aoserial.tensors.registration import bind
-from aoserial.tensors.weights import shown
 
 
 @bind(INTX_TENSOR)
@@ -81,16 +80,9 @@ class IntxTensor(ColumnParts):
             qdata, scale, bit_width, blocks, domain, zero_point, shape=w.shape, dtype=w.dtype
         )
 
-    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize(self.kernel_weight(), dtype)
-
     def kernel_weight(self) -> Weight:
-        return shown(
-            self,
+        return self._shown(
             "intx",
-            block_size=self.block_size,
-            activation=self.activation,
             zero_domain=self.zero_domain.name,
             bit_width=self.bit_width,
         )

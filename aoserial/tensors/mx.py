@@ -8,19 +8,18 @@ from typing import Any, Self
 import torch
 
 from aoserial.errors import FieldError, OptionError
-from aoserial.kernels import ELEMENTS, Weight, dequantize, element_of, quantize_mx
+from aoserial.kernels import ELEMENTS, Weight, element_of, quantize_mx
 from aoserial.schema.builtin import MX_TENSOR
 from aoserial.tensors.activation import Activation, KernelHint, ScaleMode
-from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.domains import member
 from aoserial.tensors.granularity import block_size as blocks_of
 from aoserial.tensors.hints import AnyDtype, any_dtype_name
 from aoserial.tensors.registration import bind
-from aoserial.tensors.weights import shown
+from aoserial.tensors.weights import QuantizedWeight
 
 
 @bind(MX_TENSOR)
-class MXTensor(VersionedTensor):
+class MXTensor(QuantizedWeight):
     """w = element · 2**(scale - 127), both cast to the logical dtype and multiplied in it.
 
     qdata: fp8 as its dtype [..., N, K]; fp6 as uint8 [..., N, K], a code in the low bits of each;
@@ -84,10 +83,6 @@ class MXTensor(VersionedTensor):
         *leading, packed = parts["qdata"].shape
         return (*leading, attributes["codes_per_byte"] * packed)
 
-    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize(self.kernel_weight(), dtype)
-
     def kernel_weight(self) -> Weight:
         name = any_dtype_name(self.element)
         packed = element_of(name).codes_per_byte
@@ -95,6 +90,4 @@ class MXTensor(VersionedTensor):
             raise FieldError(
                 f"codes_per_byte is {self.codes_per_byte}, but of {name} a byte holds {packed}"
             )
-        return shown(
-            self, "mx", block_size=self.block_size, activation=self.activation, element=name
-        )
+        return self._shown("mx", element=name)

@@ -12,7 +12,6 @@ from aoserial.kernels import (
     NVFP4_BLOCK,
     Weight,
     check_tensor_scale,
-    dequantize,
     matrix_scale,
     quantize_nvfp4,
 )
@@ -20,15 +19,14 @@ from aoserial.schema.builtin import NVFP4_TENSOR
 from aoserial.schema.shapes import Rule
 from aoserial.storage.dtypes import dtype_name
 from aoserial.tensors.activation import Activation, KernelHint
-from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.domains import ScaleOp
 from aoserial.tensors.granularity import block_size
 from aoserial.tensors.registration import bind
-from aoserial.tensors.weights import shown
+from aoserial.tensors.weights import QuantizedWeight
 
 
 @bind(NVFP4_TENSOR)
-class NVFP4Tensor(VersionedTensor):
+class NVFP4Tensor(QuantizedWeight):
     """w = element · (per_tensor_scale · scale), or element · (scale / per_tensor_scale), float32.
 
     qdata: uint8 [..., N, K/2], fp4 e2m1 codes, even k in the low nibble.
@@ -104,16 +102,9 @@ class NVFP4Tensor(VersionedTensor):
             return ("...", "1", "1")
         return super().part_rule(name)
 
-    def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
-        """The plain weight [..., N, K], in the logical dtype unless another is given."""
-        return dequantize(self.kernel_weight(), dtype)
-
     def kernel_weight(self) -> Weight:
-        return shown(
-            self,
+        return self._shown(
             "nvfp4",
-            block_size=self.block_size,
-            activation=self.activation,
             scale_op=self.per_tensor_scale_op.name,
             scale_dtype=dtype_name(self.scale_product_dtype),
         )
