@@ -226,16 +226,18 @@ def write_wide(path: Path, entries: list[tuple[str, int, bytes]]) -> None:
             known = [header] if place else []
             local = _wide_field([size, 0, *known] if sizes else known)
             listed = _wide_field([size, size, *known] if sizes else known)
+            flags = UTF8 | DESCRIBED if size else UTF8
             out.write(
-                struct.pack(LOCAL, b"PK\3\4", 0, 0x808, 0, 0, 0, 0, 0, 0, len(name), len(local))
+                struct.pack(LOCAL, b"PK\3\4", 0, flags, 0, 0, 0, 0, 0, 0, len(name), len(local))
             )
             out.write(name.encode() + local)
             out.seek(zeros, 1)
             out.write(tail)
-            form = "<4sL2Q" if sizes or place else "<4s3L"
-            out.write(struct.pack(form, b"PK\7\x08", 0, size, size))
+            if size:
+                form = "<4sL2Q" if sizes or place else "<4s3L"
+                out.write(struct.pack(form, b"PK\7\x08", 0, size, size))
             fields = {"size": ONES, "packed": ONES} if sizes else {"size": size, "packed": size}
-            fields |= {"crc": 0, "extra": listed, "flags": 0x808}
+            fields |= {"crc": 0, "extra": listed, "flags": flags}
             central += _central(Entry(name, central=fields), min(header, ONES))
         start = out.tell()
         end = End(end={"start": min(start, ONES)})

@@ -73,9 +73,15 @@ class Archive:
         swapped = self._is_big_endian(named.get("byteorder"))
         self.storages = {
             key: StorageRef(
-                source, key, start, nbytes, crc32=crc32 or None, swapped=swapped, limits=limits
+                source,
+                key,
+                entry.start,
+                entry.nbytes,
+                crc32=entry.crc32 or None,
+                swapped=swapped,
+                limits=limits,
             )
-            for key, (_, start, nbytes, crc32) in storages.items()
+            for key, entry in storages.items()
         }
         recogniser = builder(Storages(find_in(self.storages)), limits)
         pickle = self._read_pickle(named.pop("data.pkl"), limits)

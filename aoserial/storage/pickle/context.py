@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from aoserial.errors import BoundsError, PickleError
-from aoserial.storage.pickle.dtypes import ITEMSIZES
+from aoserial.storage.pickle.builder import kind_of
+from aoserial.storage.pickle.dtypes import ITEMSIZES, QUANTIZED_CODES
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.tensors import StoragePart, TypedStorage, check_bounds
 from aoserial.storage.pickle.values import TorchSize, Value
@@ -14,6 +15,7 @@ class Context:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
+        self._max_rank = limits.rank
         self._hooked = 0
 
     def part(
@@ -22,7 +24,7 @@ class Context:
         """A tensor in a storage, its bounds checked."""
         shape, strides = self.sizes(size), self.sizes(stride)
         if type(offset) is not int:
-            raise PickleError(f"a tensor begins at {offset!r:.40} of its storage")
+            raise PickleError(f"a tensor begins at {kind_of(offset)} of its storage")
         count, start = storage.count, storage.offset
         if dtype != storage.dtype:
             # as bytes, and from there as elements of the other dtype
@@ -31,19 +33,24 @@ class Context:
             if start * ratio % width:
                 raise BoundsError(f"a tensor of {dtype} begins in the middle of an element")
             start = start * ratio // width
-        check_bounds(shape=shape, stride=strides, offset=offset, count=count)
-        return StoragePart(dtype, shape, strides, start + offset, storage.storage)
+        contiguous = check_bounds(shape=shape, stride=strides, offset=offset, count=count)
+        # the codes of a quantized dtype, where torch has lost the scale they need
+        dtype = QUANTIZED_CODES.get(dtype, dtype)
+        part = StoragePart(dtype, shape, strides, start + offset, storage.storage)
+        part.contiguous = contiguous
+        return part
 
     def sizes(self, value: Value) -> tuple[int, ...]:
         """A shape or strides: a tuple of ints, or a torch.Size."""
         if type(value) is not tuple:
             if type(value) is not TorchSize:
-                raise PickleError(f"a shape or strides are a {type(value).__name__}, not a tuple")
+                raise PickleError(f"a shape or strides are {kind_of(value)}, not a tuple")
             value = tuple(value)
-        self.limits.check("rank", len(value))
+        if len(value) > self._max_rank:
+            self.limits.check("rank", len(value))
         for number in value:
             if type(number) is not int:
-                raise PickleError(f"a shape or strides hold a {type(number).__name__}")
+                raise PickleError(f"a shape or strides hold {kind_of(number)}")
         return value  # type: ignore[no-any-return]
 
     def see_hooks(self, hooks: Value) -> None:

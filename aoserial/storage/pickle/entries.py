@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from aoserial.errors import ContainerError
 from aoserial.storage.pickle.zip import ALL_ONES, ZIP64, Directory, Listed, extra_fields, shown
@@ -27,11 +28,15 @@ _METHODS = {8: "deflated", 9: "deflated (64)", 12: "bzip2", 14: "LZMA", 93: "zst
 # A local header is read with this much after its name: torch pads the data to 64 bytes
 _USUAL_EXTRA = 80
 
+# What torch pads with, and nothing else, as nearly always: an extra field of its own
+_PADDING = frozenset(b"FB" + struct.pack("<H", room) + b"Z" * room for room in range(_USUAL_EXTRA))
+
 # Local headers lie close together where storages are small
 _WINDOW_BYTES = 64 * 2**10
 
 
-class Entry(NamedTuple):
+@dataclass(slots=True, eq=False)  # frozen takes five times as long to make
+class Entry:
     """One file of an archive: where its bytes are, and the CRC-32 of them (0: not computed)."""
 
     name: str
@@ -50,7 +55,8 @@ def read_entries(source: Source, directory: Directory) -> list[Entry]:
     entries = []
     at = 0
     for entry in sorted(directory.listed, key=lambda entry: entry.header):
-        _check_stored(entry)
+        if entry.flags & ~(_DESCRIBED | _UTF8) or entry.method or entry.packed != entry.nbytes:
+            raise _not_stored(entry)
         data = _check_local(read, entry, at, directory.start)
         entries.append(Entry(_text(entry.name), data, entry.nbytes, entry.crc32))
         at = data + entry.nbytes
@@ -86,7 +92,7 @@ def _reader(source: Source) -> Read:
     return read
 
 
-def _check_stored(entry: Listed) -> None:
+def _not_stored(entry: Listed) -> ContainerError:
     if entry.flags & _ENCRYPTED:
         what = "is encrypted"
     elif entry.flags & ~(_DESCRIBED | _UTF8):
@@ -94,11 +100,9 @@ def _check_stored(entry: Listed) -> None:
     elif entry.method:
         packed = _METHODS.get(entry.method, f"packed by method {entry.method}")
         what = f"is {packed}; torch.save stores its entries, and only stored ones are read"
-    elif entry.packed != entry.nbytes:
-        what = f"is stored, yet {entry.packed} bytes make {entry.nbytes}"
     else:
-        return
-    raise ContainerError(f"the entry {shown(entry.name)} {what}")
+        what = f"is stored, yet {entry.packed} bytes make {entry.nbytes}"
+    return ContainerError(f"the entry {shown(entry.name)} {what}")
 
 
 def _check_local(read: Read, entry: Listed, expected: int, end: int) -> int:
@@ -128,23 +132,29 @@ def _check_local(read: Read, entry: Listed, expected: int, end: int) -> int:
         raw = read(expected, data - expected)
     if (raw[_LOCAL.size : extra_at], flags, method) != (entry.name, entry.flags, 0):
         raise _disagreement(entry, "its local header disagrees about what it is")
-    extra = extra_fields(raw[extra_at : data - expected], entry.name).get(ZIP64, b"")
-    if not _agrees(entry, (crc32, packed, nbytes), extra):
+    extra = raw[extra_at : data - expected]
+    wide = b"" if extra in _PADDING else extra_fields(extra, entry.name).get(ZIP64, b"")
+    if not _agrees(entry, (crc32, packed, nbytes), wide):
         raise _disagreement(entry, "its local header disagrees about its size or CRC-32")
     return data
 
 
-def _agrees(entry: Listed, told: tuple[int, int, int], extra: bytes) -> bool:
+def _agrees(entry: Listed, told: tuple[int, int, int], wide_field: bytes) -> bool:
     """Whether CRC-32 and sizes in a local header, with its zip64 field, are those of `entry`."""
-    wide = struct.unpack(f"<{len(extra) // 8}Q", extra) if len(extra) % 8 == 0 else (-1,)
     nbytes = entry.nbytes
-    if entry.flags & _DESCRIBED and told == (0, 0, 0):
-        # Written before the data was, so the truth is in the descriptor. In the zip64 field miniz
-        # has the size, zero for the packed size it does not know yet, and the place.
+    # Written before the data was, it is all zero, and the truth is in the descriptor.
+    described = bool(entry.flags & _DESCRIBED) and told == (0, 0, 0)
+    if not wide_field:
+        return described or told == (entry.crc32, nbytes, nbytes)
+    if len(wide_field) % 8:
+        return False
+    wide = struct.unpack(f"<{len(wide_field) // 8}Q", wide_field)
+    if described:
+        # Miniz puts the size, zero for the packed size it does not know yet, and the place here.
         return {nbytes, entry.header, 0}.issuperset(wide)
-    if told == (entry.crc32, ALL_ONES, ALL_ONES) and wide:
+    if told == (entry.crc32, ALL_ONES, ALL_ONES):
         return wide[:2] == (nbytes, nbytes) and {nbytes, entry.header}.issuperset(wide)
-    return told == (entry.crc32, nbytes, nbytes) and {nbytes}.issuperset(wide)
+    return told == (entry.crc32, nbytes, nbytes) and {nbytes, entry.header}.issuperset(wide)
 
 
 def _check_descriptor(read: Read, entry: Listed, start: int, end: int) -> int:

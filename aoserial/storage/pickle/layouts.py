@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from aoserial.errors import BoundsError, PickleError
+from aoserial.storage.pickle.builder import kind_of
 from aoserial.storage.pickle.context import Context
 from aoserial.storage.pickle.dtypes import QUANTIZED_CODES
 from aoserial.storage.pickle.tensors import (
@@ -67,7 +68,7 @@ def _codes(
     if packed == 1:
         return context.part(storage, dtype, offset, shape, stride)
     if type(offset) is not int:
-        raise PickleError(f"a tensor begins at {offset!r:.40} of its storage")
+        raise PickleError(f"a tensor begins at {kind_of(offset)} of its storage")
     check_bounds(shape=shape, stride=stride, offset=offset, count=storage.count * packed)
     return TypedStorage(storage.storage, dtype, storage.offset, storage.count).part
 

@@ -6,9 +6,10 @@ storages. For each key follow an int64 count of elements and the elements.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from aoserial.errors import BoundsError, ContainerError
+from aoserial.errors import BoundsError, ContainerError, PickleError, escape
 from aoserial.storage.pickle.dtypes import ITEMSIZES
 from aoserial.storage.pickle.interpreter import Program, interpret
 from aoserial.storage.pickle.limits import Limits
@@ -21,6 +22,8 @@ from aoserial.storage.source import Source
 
 MAGIC = 0x1950A86A20F9469CFC6C  # torch.serialization.MAGIC_NUMBER
 PROTOCOL = 1001
+
+_KEY = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 
 # Where a pickle ends is known only when it was run. So much of the file is read at first, four
 # times as much whenever that was not enough.
@@ -82,6 +85,8 @@ class Legacy:
 
     def _find(self, key: str, dtype: str, count: int) -> StorageRef:
         """A storage that the object refers to; all references to one must agree."""
+        if not _KEY.fullmatch(key):
+            raise PickleError(f"a storage has the key '{escape(key[:40])}', which is no number")
         first = self._counts.setdefault(key, (dtype, count))
         if first != (dtype, count):
             raise BoundsError(

@@ -34,24 +34,40 @@ from aoserial.storage.pickle.values import (
 
 
 def children(value: Value) -> list[Value]:
-    """The values directly inside a value."""
+    """The values inside a value: of an object, those in the dict that is its state."""
     inside = _INSIDE.get(type(value))
     return [] if inside is None else inside(value)
 
 
 def _opaque(keys: Iterable[Value]) -> list[Value]:
     """Keys and members in which something can be; the others are scalars."""
-    keys = list(keys)
-    return [key for key in keys if type(key) is Key] if Key in set(map(type, keys)) else []
+    return [key for key in keys if type(key) is Key]
+
+
+def _in_dict(value: dict[Value, Value]) -> list[Value]:
+    # the keys of nearly all dicts are texts, and Key is none
+    found = list(value.values())
+    return found if set(map(type, value)) == {str} else found + _opaque(value)
+
+
+def _in_state(state: Value) -> list[Value]:
+    """A state is nearly always a dict that nobody else has: what counts is what lies in it."""
+    return _in_dict(state) if type(state) is dict else [state]
 
 
 def _in_object(value: ObjectValue) -> list[Value]:
-    found = [value.function, value.arguments, value.keywords, *value.states, *value.items]
-    return found + [part for pair in value.pairs for part in pair]
+    found = [value.function, value.arguments, *value.items]
+    if value.keywords is not None:
+        found.append(value.keywords)
+    for state in value.states:
+        found.extend(_in_state(state))
+    for pair in value.pairs:
+        found.extend(pair)
+    return found
 
 
 _INSIDE: dict[type, Callable[[Any], list[Value]]] = {
-    dict: lambda value: [*value.values(), *_opaque(value)],
+    dict: _in_dict,
     StateDict: lambda value: [*value.values(), value.attributes, *_opaque(value)],
     list: list,
     tuple: list,
@@ -59,9 +75,9 @@ _INSIDE: dict[type, Callable[[Any], list[Value]]] = {
     frozenset: _opaque,
     Key: lambda value: [value.value],
     ObjectValue: _in_object,
-    WrapperSubclass: lambda value: [value.state],
-    TensorSubclass: lambda value: [value.data, value.state],
-    ParameterValue: lambda value: [value.data, value.state],
+    WrapperSubclass: lambda value: _in_state(value.state),
+    TensorSubclass: lambda value: [value.data, *_in_state(value.state)],
+    ParameterValue: lambda value: [value.data, *_in_state(value.state)],
     TorchTensor: lambda value: list(value.fields.values()),
     Partial: lambda value: [value.function, value.arguments, value.keywords, value.attributes],
     Rebuilt: lambda value: [value.arguments],
@@ -84,6 +100,7 @@ def check_depth(root: Value, limits: Limits) -> None:
     way: list[tuple[int, Iterator[Value]]] = []
     deepest: list[int] = [0]  # found so far below each value on the way
     inside: Iterator[Value] = iter((root,))
+    deepest_allowed = limits.depth
     while True:
         for child in inside:
             if type(child) in _LEAVES:
@@ -93,7 +110,8 @@ def check_depth(root: Value, limits: Limits) -> None:
             if depth is None:
                 depths[key] = 0
                 way.append((key, inside))
-                limits.check("depth", len(way))
+                if len(way) > deepest_allowed:
+                    limits.check("depth", len(way))
                 deepest.append(0)
                 inside = iter(children(child))
                 break
@@ -105,7 +123,8 @@ def check_depth(root: Value, limits: Limits) -> None:
             depth = deepest.pop() + 1
             depths[key] = depth
             deepest[-1] = max(deepest[-1], depth)
-            limits.check("depth", depth)
+            if depth > deepest_allowed:
+                limits.check("depth", depth)
 
 
 # Tensors, and the containers that are entered to find them

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from aoserial.storage.pickle.builder import keys
-from aoserial.storage.pickle.dtypes import DTYPE_GLOBALS, ITEMSIZES, LAYOUTS, NUMPY_DTYPES
+from aoserial.storage.pickle.context import Context
+from aoserial.storage.pickle.dtypes import COMPLEX, DTYPE_GLOBALS, ITEMSIZES, LAYOUTS, NUMPY_DTYPES
 from aoserial.storage.pickle.tensors import MAX_INT, ArrayPart
 from aoserial.storage.pickle.values import (
     Name,
@@ -42,7 +43,7 @@ def constant(name: Name) -> Value | None:
 # -- Python -------------------------------------------------------------------------------------
 
 
-def _encode(arguments: Arguments) -> bytes | None:
+def _encode(_: Context, arguments: Arguments) -> bytes | None:
     """`_codecs.encode(text, "latin1")`: bytes, before protocol 3."""
     match arguments:
         case (str() as text, "latin1" | "latin-1"):
@@ -57,7 +58,7 @@ def _latin1(text: str) -> bytes | None:
         return None
 
 
-def _bytes(arguments: Arguments) -> bytes | None:
+def _bytes(_: Context, arguments: Arguments) -> bytes | None:
     match arguments:
         case ():
             return b""
@@ -66,7 +67,7 @@ def _bytes(arguments: Arguments) -> bytes | None:
     return None
 
 
-def _bytearray(arguments: Arguments) -> bytearray | None:
+def _bytearray(_: Context, arguments: Arguments) -> bytearray | None:
     match arguments:
         case ():
             return bytearray()
@@ -78,14 +79,14 @@ def _bytearray(arguments: Arguments) -> bytearray | None:
     return None
 
 
-def _complex(arguments: Arguments) -> complex | None:
+def _complex(_: Context, arguments: Arguments) -> complex | None:
     match arguments:
         case (float() as real, float() as imaginary):
             return complex(real, imaginary)
     return None
 
 
-def _attribute(arguments: Arguments) -> Name | None:
+def _attribute(_: Context, arguments: Arguments) -> Name | None:
     """`getattr(cls, "name")`, as protocols before 4 spell a name inside a class."""
     match arguments:
         case (Name(module, outer), str() as inner) if inner.isidentifier():
@@ -106,7 +107,7 @@ def _partial(arguments: Arguments, state: Value) -> Partial | None:
 # -- torch --------------------------------------------------------------------------------------
 
 
-def _ordered_dict(arguments: Arguments) -> StateDict | None:
+def _ordered_dict(_: Context, arguments: Arguments) -> StateDict | None:
     """An OrderedDict: empty, or (Python 2) made from a list of lists of key and value."""
     found = StateDict()
     match arguments:
@@ -119,7 +120,7 @@ def _ordered_dict(arguments: Arguments) -> StateDict | None:
     return None
 
 
-def _set(arguments: Arguments) -> set[Value] | None:
+def _set(_: Context, arguments: Arguments) -> set[Value] | None:
     """`set([…])`: before protocol 4, which has an opcode for it."""
     match arguments:
         case (list() as items,):
@@ -127,7 +128,7 @@ def _set(arguments: Arguments) -> set[Value] | None:
     return None
 
 
-def _frozen_set(arguments: Arguments) -> frozenset[Value] | None:
+def _frozen_set(_: Context, arguments: Arguments) -> frozenset[Value] | None:
     match arguments:
         case (list() as items,):
             return frozenset(keys(items))
@@ -137,14 +138,14 @@ def _frozen_set(arguments: Arguments) -> frozenset[Value] | None:
 _LISTS = frozenset({list, tuple})
 
 
-def _size(arguments: Arguments) -> TorchSize | None:
+def _size(_: Context, arguments: Arguments) -> TorchSize | None:
     match arguments:
         case (tuple() as dimensions,) if all(type(size) is int for size in dimensions):
             return TorchSize(dimensions)
     return None
 
 
-def _device(arguments: Arguments) -> TorchDevice | None:
+def _device(_: Context, arguments: Arguments) -> TorchDevice | None:
     match arguments:
         case ("cpu",):
             return _CPU
@@ -158,7 +159,7 @@ def _device(arguments: Arguments) -> TorchDevice | None:
     return None
 
 
-def _layout(arguments: Arguments) -> TorchLayout | None:
+def _layout(_: Context, arguments: Arguments) -> TorchLayout | None:
     match arguments:
         case (str() as name,):
             return _LAYOUT_VALUES.get(name)
@@ -182,7 +183,7 @@ def _numpy_dtype(arguments: Arguments, state: Value) -> _NumpyDtype | None:
     return None
 
 
-def _scalar(arguments: Arguments) -> Value | None:
+def _scalar(_: Context, arguments: Arguments) -> Value | None:
     """A NumPy number as a Python number, which holds it exactly."""
     match arguments:
         case (_NumpyDtype() as dtype, bytes() | str() as data):
@@ -223,7 +224,7 @@ def _array(arguments: Arguments, state: Value) -> ArrayPart | None:
     return None
 
 
-def _from_buffer(arguments: Arguments) -> ArrayPart | None:
+def _from_buffer(_: Context, arguments: Arguments) -> ArrayPart | None:
     """`_frombuffer(bytes, dtype, shape, order)` of protocol 5."""
     match arguments:
         case (bytes() | bytearray() as data, _NumpyDtype() as dtype, tuple() as shape, str() as o):
@@ -241,13 +242,11 @@ def _made_array(shape: tuple[Value, ...], dtype: str, order: str, data: bytes) -
     itemsize = ITEMSIZES[name]
     if not all(type(size) is int and 0 <= size <= MAX_INT for size in shape) or len(shape) > 64:
         return None
-    # several dimensions in Fortran's order would have to be transposed; they stay an object
-    flat = sum(size != 1 for size in shape) <= 1
-    if math.prod(shape) * itemsize != len(data) or not (order == "C" or flat):
+    if math.prod(shape) * itemsize != len(data):
         return None
     if dtype[0] == ">" and itemsize > 1:
-        data = _swapped(data, itemsize // 2 if name.startswith("complex") else itemsize)
-    return ArrayPart(name, shape, data)
+        data = _swapped(data, itemsize // 2 if name in COMPLEX else itemsize)
+    return ArrayPart(name, shape, data, fortran=order == "F")
 
 
 def _swapped(data: bytes, width: int) -> bytes:
@@ -260,7 +259,7 @@ def _swapped(data: bytes, width: int) -> bytes:
 # -- the tables ---------------------------------------------------------------------------------
 
 # By module and name: of calls without a state …
-PLAIN: dict[tuple[str, str], Callable[[Arguments], Value | None]] = {
+PLAIN: dict[tuple[str, str], Callable[[Context, Arguments], Value | None]] = {
     ("collections", "OrderedDict"): _ordered_dict,
     ("_codecs", "encode"): _encode,
     ("builtins", "set"): _set,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from aoserial.errors import BoundsError
 from aoserial.storage.pickle.context import Context
-from aoserial.storage.pickle.dtypes import COMPLEX, NEGATIVE, QUANTIZED_CODES
+from aoserial.storage.pickle.dtypes import COMPLEX, NEGATIVE
 from aoserial.storage.pickle.layouts import device_tensor, meta, nested, quantized, sparse
 from aoserial.storage.pickle.tensors import (
     MAX_INT,
@@ -44,7 +44,7 @@ def _tensor(context: Context, arguments: Arguments) -> Value | None:
     if len(arguments) != 4 or type(arguments[0]) is not TypedStorage:
         return None
     storage, offset, size, stride = arguments
-    return context.part(storage, _plain(storage.dtype), offset, size, stride)
+    return context.part(storage, storage.dtype, offset, size, stride)
 
 
 def _tensor_v2(context: Context, arguments: Arguments) -> Value | None:
@@ -52,7 +52,7 @@ def _tensor_v2(context: Context, arguments: Arguments) -> Value | None:
     if not 6 <= len(arguments) <= 7 or type(arguments[0]) is not TypedStorage:
         return None
     storage, offset, size, stride, requires_grad, hooks, *metadata = arguments
-    part = context.part(storage, _plain(storage.dtype), offset, size, stride)
+    part = context.part(storage, storage.dtype, offset, size, stride)
     _mark(context, part, requires_grad, hooks, metadata)
     return part
 
@@ -64,14 +64,9 @@ def _tensor_v3(context: Context, arguments: Arguments) -> Value | None:
     storage, offset, size, stride, requires_grad, hooks, dtype, *metadata = arguments
     if type(dtype) is not TorchDtype:
         return None
-    part = context.part(storage, _plain(dtype.name), offset, size, stride)
+    part = context.part(storage, dtype.name, offset, size, stride)
     _mark(context, part, requires_grad, hooks, metadata)
     return part
-
-
-def _plain(dtype: str) -> str:
-    """The codes of a quantized dtype, where torch has lost the scale they need."""
-    return QUANTIZED_CODES.get(dtype, dtype)
 
 
 def _mark(

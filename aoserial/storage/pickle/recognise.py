@@ -66,12 +66,9 @@ class Recogniser(Builder):
 
     def call(self, kind: str, function: Value, arguments: Value, keywords: Value = None) -> Value:
         if type(function) is Name and type(arguments) is tuple and not keywords:
-            name = (function.module, function.name)
-            known = TORCH.get(name)
+            known = KNOWN.get((function.module, function.name))
             if known is not None:
                 found = known(self._context, arguments)
-            elif name in PLAIN:
-                found = PLAIN[name](arguments)
             elif kind == "reduce" and len(arguments) == 1 and type(arguments[0]) in _ENUM_TYPES:
                 found = EnumValue(function, arguments[0])
             else:
@@ -93,6 +90,8 @@ class Recogniser(Builder):
         """What was left out of the values, to be said at the end."""
         return self._context.notes()
 
+
+KNOWN = {**PLAIN, **TORCH}
 
 _ENUM_TYPES = frozenset({str, int})
 

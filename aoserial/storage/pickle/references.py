@@ -7,16 +7,13 @@ tells the dtype; it is looked up in a table of names, and nowhere else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
-from aoserial.errors import BoundsError, PickleError
+from aoserial.errors import BoundsError, PickleError, escape
 from aoserial.storage.pickle.dtypes import ITEMSIZES, typed_storage
 from aoserial.storage.pickle.storages import StorageRef
 from aoserial.storage.pickle.tensors import TypedStorage
 from aoserial.storage.pickle.values import Name, Value
-
-_KEY = re.compile(r"0|[1-9][0-9]{0,19}", re.ASCII)
 
 
 class Storages:
@@ -37,21 +34,17 @@ class Storages:
             PickleError: it is a storage's, but malformed, or the container has no such storage.
             BoundsError: the storage is not as long as the id says.
         """
-        if type(id) is not tuple or not 4 <= len(id) <= 6 or type(id[0]) is not str:
+        if type(id) is not tuple or not 4 <= len(id) <= 6 or type(id[1]) is not Name:
             return None
-        if id[0] == "module" and len(id) == 4:
-            return id[1] if type(id[1]) is Name else None
-        cls = id[1]
-        dtype = typed_storage(cls.module, cls.name) if type(cls) is Name else None
-        if id[0] != "storage" or dtype is None or len(id) < 5:
+        kind, cls = id[:2]
+        if type(kind) is not str or kind != "storage":
+            return cls if type(kind) is str and kind == "module" and len(id) == 4 else None
+        dtype = typed_storage(cls.module, cls.name)
+        if dtype is None or len(id) < 5:
             return None
         _, _, key, location, count, *view = id
-        if type(key) is not str or not _KEY.fullmatch(key):
-            raise PickleError(f"a storage has the key {key!r:.60}, which is no plain number")
-        if type(count) is not int or count < 0:
-            raise PickleError(f"storage {key} has {count!r:.40} elements")
-        if type(location) is not str:
-            raise PickleError(f"storage {key} is at no place that a text names")
+        if (type(key), type(location), type(count)) != (str, str, int) or count < 0:
+            raise PickleError("a storage is not given by its key, its place and its elements")
         typed = self._typed.get((key, dtype, count))
         if typed is None:
             storage = self._find(key, dtype, count)
@@ -79,7 +72,7 @@ def find_in(storages: dict[str, StorageRef]) -> Callable[[str, str, int], Storag
     def find(key: str, dtype: str, count: int) -> StorageRef:
         storage = storages.get(key)
         if storage is None:
-            raise PickleError(f"the file has no storage {key}")
+            raise PickleError(f"the file has no storage '{escape(key[:40])}'")
         nbytes = count * ITEMSIZES[dtype]
         if nbytes != storage.nbytes:
             raise BoundsError(

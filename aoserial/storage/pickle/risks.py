@@ -10,8 +10,8 @@ import re
 from enum import Enum
 
 from aoserial.storage.pickle.dtypes import typed_storage
-from aoserial.storage.pickle.plain import PLAIN, STATEFUL, constant
-from aoserial.storage.pickle.rebuild import TORCH
+from aoserial.storage.pickle.plain import STATEFUL, constant
+from aoserial.storage.pickle.recognise import KNOWN
 from aoserial.storage.pickle.values import Name
 
 
@@ -84,8 +84,7 @@ def risk_of(name: Name) -> Risk:
         return Risk.DANGEROUS
     if (
         key in _HARMLESS
-        or key in TORCH
-        or key in PLAIN
+        or key in KNOWN
         or key in STATEFUL
         or constant(name) is not None
         or typed_storage(*key) is not None

@@ -88,29 +88,38 @@ def read_part(part: StoragePart) -> torch.Tensor:
     """The tensor of a part: contiguous, with every element its own."""
     import torch  # torch-free module until here
 
-    dtype = torch_dtype(part.dtype)
-    elements = math.prod(part.shape)
+    storage, dtype, elements = part.storage, torch_dtype(part.dtype), math.prod(part.shape)
     if not elements:
         return torch.empty(part.shape, dtype=dtype, device="cpu")
-    with locating(file=part.storage.source.path):
-        contiguous = part.contiguous
-        # from the first element to the last, with what lies between them
-        span = elements if contiguous else _span(part)
-        if elements > span:
-            part.storage.limits.check("expanded_bytes", part.nbytes)
-        tensor = _elements(part.storage, part.dtype, dtype, part.offset, span)
-        if part.dtype == "bool":
-            _check_bool(tensor)
-        if contiguous:
-            # view() would make a second tensor that holds the first
-            tensor.resize_(*(part.shape or ((),)))
-        else:
-            carrier = torch_dtype(_CARRIERS[dtype.itemsize])
-            strided = tensor.view(carrier).as_strided(part.shape, part.stride)
-            tensor = strided.contiguous().view(dtype)
-        if part.conjugate:
-            tensor = torch.conj_physical(tensor)
-        return tensor.neg() if part.negative else tensor
+    if part.contiguous and part.dtype != "bool" and not (part.conjugate or part.negative):
+        # nearly all of them: one call, and no reading when mapped
+        tensor = _elements(storage, part.dtype, dtype, part.offset, elements)
+        # view() would make a second tensor that holds the first
+        return tensor if len(part.shape) == 1 else tensor.resize_(*(part.shape or ((),)))
+    with locating(file=storage.source.path):
+        return _read_other(part, dtype, elements)
+
+
+def _read_other(part: StoragePart, dtype: torch.dtype, elements: int) -> torch.Tensor:
+    """A tensor that is strided, of bools, or lazily conjugated or negated."""
+    import torch  # torch-free module until here
+
+    # from the first element to the last, with what lies between them
+    span = elements if part.contiguous else _span(part)
+    if elements > span:
+        part.storage.limits.check("expanded_bytes", part.nbytes)
+    tensor = _elements(part.storage, part.dtype, dtype, part.offset, span)
+    if part.dtype == "bool":
+        _check_bool(tensor)
+    if part.contiguous:
+        tensor.resize_(*(part.shape or ((),)))
+    else:
+        carrier = torch_dtype(_CARRIERS[dtype.itemsize])
+        strided = tensor.view(carrier).as_strided(part.shape, part.stride)
+        tensor = strided.contiguous().view(dtype)
+    if part.conjugate:
+        tensor = torch.conj_physical(tensor)
+    return tensor.neg() if part.negative else tensor
 
 
 def _span(part: StoragePart) -> int:

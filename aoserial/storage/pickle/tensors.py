@@ -59,12 +59,21 @@ class StoragePart(LeafPart):
         stride: in elements, as in torch.
         offset: in elements from the start of the storage.
         storage: the storage, one object for all that lie in it.
+        contiguous: whether its elements lie one after the other.
         requires_grad: as saved.
         conjugate, negative: the stored values are the conjugates or negatives of the tensor's;
             `read` gives the tensor's.
     """
 
-    __slots__ = ("conjugate", "negative", "offset", "requires_grad", "storage", "stride")
+    __slots__ = (
+        "conjugate",
+        "contiguous",
+        "negative",
+        "offset",
+        "requires_grad",
+        "storage",
+        "stride",
+    )
 
     def __init__(
         self, dtype: str, shape: Shape, stride: Shape, offset: int, storage: StorageRef
@@ -74,6 +83,7 @@ class StoragePart(LeafPart):
         self.stride = stride
         self.offset = offset
         self.storage = storage
+        self.contiguous = True
         self.requires_grad = False
         self.conjugate = False
         self.negative = False
@@ -87,18 +97,6 @@ class StoragePart(LeafPart):
         """What tied tensors of one file have in common."""
         return (self.storage.key, self.dtype, self.shape, self.stride, self.offset)
 
-    @property
-    def contiguous(self) -> bool:
-        """Whether its elements lie one after the other."""
-        expected = 1
-        for size, stride in zip(reversed(self.shape), reversed(self.stride), strict=True):
-            if size == 0:
-                return True
-            if size != 1 and stride != expected:
-                return False
-            expected *= size
-        return True
-
     def read(self) -> torch.Tensor:
         """The tensor, contiguous. Costs no memory when the file is mapped and it lies so there.
 
@@ -110,13 +108,14 @@ class StoragePart(LeafPart):
 
 
 class ArrayPart(LeafPart):
-    """A NumPy array: its bytes lie in the pickle, little-endian, in C order."""
+    """A NumPy array: its bytes lie in the pickle, little-endian, in C's or Fortran's order."""
 
-    __slots__ = ("data",)
+    __slots__ = ("data", "fortran")
 
-    def __init__(self, dtype: str, shape: Shape, data: bytes) -> None:
+    def __init__(self, dtype: str, shape: Shape, data: bytes, *, fortran: bool = False) -> None:
         super().__init__(dtype, shape)
         self.data = data
+        self.fortran = fortran
 
     @property
     def nbytes(self) -> int:
@@ -128,7 +127,11 @@ class ArrayPart(LeafPart):
         dtype = torch_dtype(self.dtype)
         if not self.data:
             return torch.empty(self.shape, dtype=dtype)
-        return torch.frombuffer(bytearray(self.data), dtype=dtype).reshape(self.shape)
+        flat = torch.frombuffer(bytearray(self.data), dtype=dtype)
+        if self.fortran:
+            axes = range(len(self.shape) - 1, -1, -1)
+            return flat.reshape(self.shape[::-1]).permute(*axes).contiguous()
+        return flat.reshape(self.shape)
 
 
 class TorchTensor:
@@ -281,20 +284,25 @@ def is_tensor(value: Value) -> bool:
     return type(value) in TENSORS
 
 
-def check_bounds(*, shape: Shape, stride: Shape, offset: int, count: int) -> None:
-    """Raises `BoundsError` unless a strided view lies inside a storage of `count` elements."""
+def check_bounds(*, shape: Shape, stride: Shape, offset: int, count: int) -> bool:
+    """Raises `BoundsError` unless a strided view lies inside a storage of `count` elements.
+
+    Returns:
+        Whether the elements of the view lie one after the other.
+    """
     if len(shape) != len(stride):
         raise BoundsError(f"has the shape {list(shape)} but the strides {list(stride)}")
     last = offset
     elements = 1
-    empty = False
-    for size, step in zip(shape, stride, strict=True):
+    empty, contiguous = False, True
+    for size, step in zip(reversed(shape), reversed(stride), strict=True):
         if not (0 <= size <= MAX_INT and 0 <= step <= MAX_INT):
             raise BoundsError(f"has the shape {list(shape)} with the strides {list(stride)}")
-        if size:
+        if size > 1:
+            contiguous = contiguous and step == elements
             last += (size - 1) * step
             elements *= size
-        else:
+        elif not size:
             empty = True
     if elements > MAX_INT:
         raise BoundsError(f"has the shape {list(shape)}, which is too large for any tensor")
@@ -303,3 +311,4 @@ def check_bounds(*, shape: Shape, stride: Shape, offset: int, count: int) -> Non
             f"has the shape {list(shape)} with the strides {list(stride)} from element {offset} "
             f"on, which does not lie inside its storage of {count} elements"
         )
+    return contiguous or empty

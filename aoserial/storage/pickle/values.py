@@ -76,11 +76,7 @@ class StateDict(OrderedDict[Value, Value]):
         attributes: what was set on the dict itself; a module's has `_metadata`.
     """
 
-    __slots__ = ("attributes",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.attributes: Value = None
+    attributes: Value = None
 
 
 class Key:

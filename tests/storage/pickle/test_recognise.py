@@ -287,7 +287,7 @@ def test_a_storage_that_is_not_as_long_as_it_is_said_to_be_is_refused(tmp_path, 
     "key", ["1", "../data.pkl", "00", "\u0660", "0 ", "", "-1", "0x0", "1" * 30]
 )
 def test_a_storage_that_is_not_there_is_refused(tmp_path, key):
-    with pytest.raises(PickleError, match="no storage|plain number"):
+    with pytest.raises(PickleError, match="no storage"):
         opened(tmp_path, asm.tensor(asm.storage(key)))
 
 
@@ -722,9 +722,11 @@ def test_arrays(saved, name, protocol):
 def test_arrays_in_other_orders(saved):
     swapped = numpy.arange(4, dtype=">i4")
     assert saved(swapped).read().tolist() == [0, 1, 2, 3]
-    column = numpy.asfortranarray(numpy.arange(3.0).reshape(3, 1))
-    assert saved(column).read().tolist() == [[0], [1], [2]]
-    assert isinstance(saved(numpy.asfortranarray(numpy.ones((2, 3)))), ObjectValue)
+    for shape in ((3, 1), (2, 3), (2, 3, 4)):
+        columns = numpy.asfortranarray(numpy.arange(numpy.prod(shape)).reshape(shape))
+        found = saved(columns).read()
+        assert found.is_contiguous()
+        assert found.tolist() == columns.tolist()
     assert saved(numpy.empty((0, 3))).read().shape == (0, 3)
 
 

@@ -166,6 +166,7 @@ def test_an_archive_beyond_four_gigabytes(tmp_path):
             ("a/data.pkl", 0, body),
             ("a/data/0", count - 2, b"\x07\x08"),
             ("a/data/1", 0, containers.FLOATS),
+            ("a/data/2", 0, b""),
             ("a/version", 0, b"3\n"),
         ],
     )

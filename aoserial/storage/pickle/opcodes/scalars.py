@@ -80,6 +80,10 @@ def _text_float(m: Machine, at: int) -> int:
 def unicode_text(data: bytes) -> str:
     """Text of the file, UTF-8 as pickle has it; `PickleError` when it is not."""
     try:
+        return data.decode()
+    except UnicodeDecodeError:
+        pass  # the usual way is the faster one
+    try:
         return data.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as error:
         raise PickleError(f"a text is not UTF-8: {error.reason}") from None
