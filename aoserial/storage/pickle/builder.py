@@ -64,7 +64,9 @@ class Builder:
         if type(target) is StateDict and target.attributes is None:
             target.attributes = state
         elif type(target) is ObjectValue:
-            target.states = (*target.states, state)
+            if type(target.states) is not list:
+                target.states = []
+            target.states.append(state)
         else:
             raise PickleError(f"the state of {kind_of(target)} is set")
         return target

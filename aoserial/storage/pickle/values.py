@@ -159,7 +159,7 @@ class ObjectValue:
     """
 
     # Empty tuples, until there is something: most objects have one of these three
-    states: tuple[Value, ...]
+    states: Sequence[Value]
     items: Sequence[Value]
     pairs: Sequence[tuple[Value, Value]]
 
