@@ -178,6 +178,5 @@ class Scanner(Recogniser):
 
 def _named(value: Value) -> Name:
     """The name of what is called: of an object, that of its class."""
-    while type(value) is ObjectValue:
-        value = value.function
-    return value if type(value) is Name else Name("builtins", type(value).__name__)
+    origin = value.origin if type(value) is ObjectValue else value
+    return origin if type(origin) is Name else Name("builtins", type(origin).__name__)

@@ -150,6 +150,7 @@ class ObjectValue:
         kind: how it would be made: `reduce` calls `function`, the others (`newobj`, `newobj_ex`,
             `inst`, `obj`) make an instance of the class `function`.
         function: a `Name`, unless somebody was very clever.
+        origin: the function, or where that is an object, too, the origin of it.
         arguments: of that call; a tuple, unless the file has another object in its place.
         keywords: of that call.
         states: what BUILD would set it to: its `__dict__`, or a pair of that and its slots, or
@@ -163,13 +164,14 @@ class ObjectValue:
     items: Sequence[Value]
     pairs: Sequence[tuple[Value, Value]]
 
-    __slots__ = ("arguments", "function", "items", "keywords", "kind", "pairs", "states")
+    __slots__ = ("arguments", "function", "items", "keywords", "kind", "origin", "pairs", "states")
 
     def __init__(
         self, kind: str, function: Value, arguments: Value, keywords: dict[Value, Value] | None
     ) -> None:
         self.kind = kind
         self.function = function
+        self.origin: Value = function.origin if type(function) is ObjectValue else function
         self.arguments = arguments
         self.keywords = keywords
         self.states = self.items = self.pairs = ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import pickletools
-import time
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -36,6 +35,7 @@ from support.pickle_assembler import (
     stream,
     text,
 )
+from support.timing import seconds
 
 from aoserial.errors import LimitError, PickleError
 from aoserial.storage.pickle import Key, Limits, Name, ObjectValue
@@ -369,22 +369,11 @@ def test_a_spent_budget_is_named(name):
     assert caught.value.found > caught.value.allowed
 
 
-def seconds(data: bytes) -> float:
-    """Of this process, whatever else the machine does; the best of three."""
-    found = []
-    for _ in range(3):
-        began = time.process_time()
-        run(data)
-        found.append(time.process_time() - began)
-    return min(found)
-
-
 def test_states_of_one_object_take_time_in_proportion_to_their_number():
-    def body(count: int) -> bytes:
-        return stream(call(global_("acme", "Box"), b"K\x01") + (NONE + BUILD) * count)
-
+    box = call(global_("acme", "Box"), b"K\x01")
+    few, many = (stream(box + (NONE + BUILD) * count) for count in (10_000, 40_000))
     # four times as many: linear is 4, quadratic 16
-    assert seconds(body(40_000)) < 8 * seconds(body(10_000))
+    assert seconds(lambda: run(many)) < 8 * seconds(lambda: run(few))
 
 
 def test_objects_and_memo_are_bounded_by_the_size_of_the_pickle():

@@ -21,6 +21,7 @@ from support.pickle_assembler import (
     text,
     tuple_,
 )
+from support.timing import seconds
 
 from aoserial.errors import (
     ChangedWhileReadingError,
@@ -295,6 +296,24 @@ def test_a_class_of_a_library_is_unknown_unless_it_is_said_to_be_known(tmp_path)
     ]
     assert report.runs_code
     assert not scan(path, known=lambda name: name.module == "acme").runs_code
+
+
+def test_a_call_of_what_a_call_makes_is_one_of_the_first_function(tmp_path):
+    body = call(global_("acme", "Box")) + b")R" * 5
+    findings = scan(write(tmp_path / "x.pt", body)).findings
+    assert [(each.what, each.path, each.count) for each in findings] == [
+        ("import", "acme.Box", 1),
+        ("call", "acme.Box", 6),
+    ]
+
+
+def test_a_scan_of_such_calls_takes_time_in_proportion_to_their_number(tmp_path):
+    few, many = (
+        write(tmp_path / f"{count}.pt", call(global_("acme", "Box")) + b")R" * count)
+        for count in (5_000, 20_000)
+    )
+    # four times as many: linear is 4, quadratic 16
+    assert seconds(lambda: scan(many)) < 8 * seconds(lambda: scan(few))
 
 
 def test_odd_persistent_ids_and_extension_codes_are_listed(tmp_path):
