@@ -179,7 +179,10 @@ class ObjectValue:
     @property
     def path(self) -> str:
         """The dotted path of its class, or of the function that would make it."""
-        return self.function.path if isinstance(self.function, Name) else repr(self.function)
+        if isinstance(self.function, Name):
+            return self.function.path
+        # no more of it: it may be an object of an object, a thousand deep
+        return f"<{type(self.function).__name__}>"
 
     @property
     def fields(self) -> dict[str, Value]:

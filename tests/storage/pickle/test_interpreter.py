@@ -201,6 +201,11 @@ def test_an_object_collects_what_it_is_given_in_order():
     assert (found.items, found.pairs, found.states) == ([2, 3, 4], [("k", None)], [(), None])
 
 
+def test_an_object_made_by_a_thousand_others_can_be_shown():
+    body = call(global_("acme", "Box")) + b")R" * 1000
+    assert repr(run_body(body)) == "<<ObjectValue>, inert>"
+
+
 def test_what_looked_like_an_enum_becomes_an_object_when_it_is_changed():
     body = call(global_("acme", "Box"), text("x")) + put(0) + NONE + BUILD
     found = run_body(asm.tuple_(body, get(0)))
