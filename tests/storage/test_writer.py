@@ -286,6 +286,7 @@ BAD = {
     "metadata control": ({}, {"a\0": ""}, OptionError, "control"),
     "metadata surrogate": ({}, {"a": "\udc00"}, OptionError, "surrogate"),
     "much metadata": ({}, {"a": "x" * 17_000_000}, LimitError, "metadata"),
+    "much metadata once escaped": ({}, {"a": "\n" * 9_000_000}, LimitError, "metadata"),
 }  # fmt: skip
 
 
@@ -295,6 +296,14 @@ def test_what_cannot_be_stored_is_refused_before_a_byte_is_written(case, tmp_pat
     with pytest.raises(kind, match=words):
         save(tmp_path / "x", tensors, metadata=metadata)
     assert not os.listdir(tmp_path)
+
+
+def test_as_much_metadata_as_may_be_written_can_be_read():
+    text = '"' * (2**23 - 3)  # with `"a":` and the quotes, 16 MiB of JSON
+    header = render_header({}, {"a": text})
+    assert parse_header(header, data_bytes=0).metadata == {"a": text}
+    with pytest.raises(LimitError, match="16777217 bytes of metadata"):
+        render_header({}, {"a": text + "x"})
 
 
 def test_a_quantized_tensor_of_torchs_own_kind_is_refused(tmp_path):

@@ -115,7 +115,7 @@ def check_metadata(metadata: Mapping[str, str]) -> None:
         if not (isinstance(key, str) and isinstance(value, str)):
             raise OptionError(f"metadata must be strings, not {type(key)} to {type(value)}")
         try:
-            spent += len(key.encode()) + len(value.encode())
+            spent += len(f"{_json(key)}:{_json(value)}".encode())
         except UnicodeEncodeError:
             raise OptionError(
                 f"the metadata of {quoted(key)} has a lone surrogate, which UTF-8 cannot store"
