@@ -102,9 +102,10 @@ class Archive:
     def _read_pickle(self, entry: Entry, limits: Limits) -> bytes:
         """What the tensors mean is in here, so the CRC is always checked, where there is one."""
         limits.check("pickle_bytes", entry.nbytes)
+        pickle = self._source.pread(entry.start, entry.nbytes)
         if entry.crc32:
-            check_crc(self._source, entry.name, entry.start, entry.nbytes, entry.crc32)
-        return self._source.pread(entry.start, entry.nbytes)
+            check_crc(entry.name, [pickle], entry.crc32)
+        return pickle
 
 
 def _sorted_out(entries: list[Entry]) -> tuple[dict[str, Entry], dict[str, Entry]]:

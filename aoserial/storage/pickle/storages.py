@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from aoserial.errors import FormatError, IntegrityError, locating
@@ -67,21 +68,23 @@ class StorageRef:
         An archive that has none passes: torch can be told not to compute them.
         """
         if self.crc32 is not None:
-            check_crc(self.source, f"storage {self.key}", self.start, self.nbytes, self.crc32)
+            with locating(file=self.source.path):
+                chunks = self.source.chunks(self.start, self.nbytes, _CHUNK_BYTES)
+                check_crc(f"storage {self.key}", chunks, self.crc32)
 
     def __repr__(self) -> str:
         return f"<StorageRef {self.key}, {self.nbytes} bytes>"
 
 
-def check_crc(source: Source, what: str, start: int, nbytes: int, expected: int) -> None:
-    """Raises `IntegrityError` unless the bytes have that CRC-32."""
+def check_crc(what: str, chunks: Iterable[bytes | memoryview], expected: int) -> None:
+    """Raises `IntegrityError` unless these bytes have that CRC-32."""
     found = 0
-    for chunk in source.chunks(start, nbytes, _CHUNK_BYTES):
+    for chunk in chunks:
         found = zlib.crc32(chunk, found)
     if found != expected:
         raise IntegrityError(
             f"{what} is damaged: its CRC-32 is {found:08x}, the archive says {expected:08x}"
-        ).locate(file=source.path)
+        )
 
 
 def read_part(part: StoragePart) -> torch.Tensor:

@@ -6,7 +6,9 @@ import io
 import os
 import struct
 import zipfile
+import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -200,6 +202,22 @@ def test_a_damaged_pickle_is_found_at_once(read):
     data[data.index(b"FloatStorage")] ^= 1
     with pytest.raises(IntegrityError, match="data.pkl is damaged"):
         read(bytes(data))
+
+
+def test_the_pickle_that_is_run_is_the_one_whose_checksum_is_right(tmp_path, monkeypatch):
+    path = tmp_path / "x.pt"
+    data = build(entries())
+    path.write_bytes(data)
+    crc32 = zlib.crc32
+
+    def edited_afterwards(*arguments: Any) -> int:
+        found = crc32(*arguments)
+        path.write_bytes(data.replace(text("a"), text("z")))
+        return found
+
+    monkeypatch.setattr(zlib, "crc32", edited_afterwards)
+    with PickleFile.open(path) as file:
+        assert set(file.tree) == {"a", "b"}
 
 
 # -- what is refused ----------------------------------------------------------------------------
