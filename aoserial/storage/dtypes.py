@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from aoserial.errors import FormatError
+
 if TYPE_CHECKING:
     import torch
 
@@ -66,6 +68,18 @@ def torch_dtype(name: str) -> torch.dtype:
     import torch  # torch-free module: only callers that hold tensors come here
 
     return getattr(torch, BY_NAME[name].name)  # type: ignore[no-any-return]
+
+
+def check_bool(raw: torch.Tensor) -> None:
+    """Raises `FormatError` unless these bytes (uint8, flat, not empty) are bools.
+
+    Any other byte makes a bool that is neither true nor false: torch's kernels disagree.
+    """
+    if raw.max() > 1:
+        where = int((raw > 1).nonzero()[0])
+        raise FormatError(
+            f"a bool tensor has the byte {int(raw[where])} at element {where}, neither 0 nor 1"
+        )
 
 
 def dtype_name(dtype: torch.dtype) -> str:

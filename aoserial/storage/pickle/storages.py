@@ -11,7 +11,8 @@ import zlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from aoserial.errors import FormatError, IntegrityError, locating
+from aoserial.errors import IntegrityError, locating
+from aoserial.storage.dtypes import check_bool
 from aoserial.storage.pickle.dtypes import COMPLEX, ITEMSIZES, torch_dtype
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.source import Source
@@ -113,7 +114,7 @@ def _read_other(part: StoragePart, dtype: torch.dtype, elements: int) -> torch.T
         part.storage.limits.check("expanded_bytes", part.nbytes)
     tensor = _elements(part.storage, part.dtype, dtype, part.offset, span)
     if part.dtype == "bool":
-        _check_bool(tensor)
+        check_bool(tensor.view(torch.uint8))
     if part.contiguous:
         tensor.resize_(*(part.shape or ((),)))
     else:
@@ -153,15 +154,3 @@ def _elements(
         width = itemsize // 2 if name in COMPLEX else itemsize
         raw = raw.view(-1, width).flip(1).reshape(-1)
     return raw.view(dtype)
-
-
-def _check_bool(flat: torch.Tensor) -> None:
-    """Any other byte makes a bool that is neither true nor false: torch's kernels disagree."""
-    import torch  # torch-free module until here
-
-    raw = flat.view(torch.uint8)
-    if raw.max() > 1:
-        where = int((raw > 1).nonzero()[0])
-        raise FormatError(
-            f"a bool tensor has the byte {int(raw[where])} at element {where}, neither 0 nor 1"
-        )

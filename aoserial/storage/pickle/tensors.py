@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from aoserial.errors import BoundsError
+from aoserial.storage.dtypes import check_bool
 from aoserial.storage.part import LeafPart, Shape
 from aoserial.storage.pickle.dtypes import ITEMSIZES, torch_dtype
 from aoserial.storage.pickle.storages import StorageRef, read_part
@@ -127,7 +128,10 @@ class ArrayPart(LeafPart):
         dtype = torch_dtype(self.dtype)
         if not self.data:
             return torch.empty(self.shape, dtype=dtype)
-        flat = torch.frombuffer(bytearray(self.data), dtype=dtype)
+        raw = torch.frombuffer(bytearray(self.data), dtype=torch.uint8)
+        if dtype is torch.bool:
+            check_bool(raw)
+        flat = raw.view(dtype)
         if self.fortran:
             axes = range(len(self.shape) - 1, -1, -1)
             return flat.reshape(self.shape[::-1]).permute(*axes).contiguous()

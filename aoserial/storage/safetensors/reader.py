@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from aoserial.errors import FormatError, UnknownNameError, locating
 from aoserial.storage.closing import Closing
-from aoserial.storage.dtypes import DTYPES
+from aoserial.storage.dtypes import DTYPES, check_bool
 from aoserial.storage.part import LeafPart
 from aoserial.storage.safetensors.grammar import Limits, quoted
 from aoserial.storage.safetensors.header import Entry, Header, read_header
@@ -160,12 +160,8 @@ class SafetensorsFile(Closing):
             flat = self.bytes_of(name)
             if flat.data_ptr() % dtype.itemsize:
                 flat = flat.clone()
-            # Any other byte makes a bool that is neither true nor false: torch's kernels disagree
-            if code == "bool" and flat.max() > 1:
-                where = int((flat > 1).nonzero()[0])
-                raise FormatError(
-                    f"is bool, but its byte {where} is {int(flat[where])}, neither 0 nor 1"
-                )
+            if code == "bool":
+                check_bool(flat)
             return flat.view(dtype).view(shape)
 
 

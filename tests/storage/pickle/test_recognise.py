@@ -719,6 +719,12 @@ def test_arrays(saved, name, protocol):
     assert same_bytes(found.read(), torch.from_numpy(array))
 
 
+def test_an_array_of_bools_that_are_neither_is_refused(saved):
+    array = numpy.array([0, 1, 2, 1], dtype="uint8").view(bool)
+    with pytest.raises(FormatError, match="byte 2 at element 2"):
+        saved(array).read()
+
+
 def test_arrays_in_other_orders(saved):
     swapped = numpy.arange(4, dtype=">i4")
     assert saved(swapped).read().tolist() == [0, 1, 2, 3]
