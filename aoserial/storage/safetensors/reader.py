@@ -5,13 +5,14 @@ Torch-free to import.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self
 
 from aoserial.errors import FormatError, UnknownNameError, locating
 from aoserial.storage.closing import Closing
-from aoserial.storage.dtypes import DTYPES, check_bool
+from aoserial.storage.dtypes import DTYPES, check_bool, torch_dtype
 from aoserial.storage.part import LeafPart
 from aoserial.storage.safetensors.grammar import Limits, quoted
 from aoserial.storage.safetensors.header import Entry, Header, read_header
@@ -95,12 +96,7 @@ class SafetensorsFile(Closing):
 
         if not self.source.mapped:
             return [self._read(name) for name in names]
-        # dtypes whose bytes may be taken as they lie, if aligned; the others go the slow way
-        plain = {
-            row.name: (getattr(torch, row.name), row.itemsize)
-            for row in DTYPES
-            if row.in_torch and row.name != "bool"
-        }
+        plain = _plain_dtypes()
         entries, start, mapping = self.header.entries, self.header.data_start, self.source.mapping
         frombuffer = torch.frombuffer
         tensors: list[torch.Tensor] = []
@@ -163,6 +159,16 @@ class SafetensorsFile(Closing):
             if code == "bool":
                 check_bool(flat)
             return flat.view(dtype).view(shape)
+
+
+@functools.cache
+def _plain_dtypes() -> dict[str, tuple[torch.dtype, int]]:
+    """By name, with their sizes: those whose bytes may be taken as they lie, if aligned."""
+    return {
+        row.name: (torch_dtype(row.name), row.itemsize)
+        for row in DTYPES
+        if row.in_torch and row.name != "bool"
+    }
 
 
 class FilePart(LeafPart):
