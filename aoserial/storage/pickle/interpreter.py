@@ -32,21 +32,16 @@ class Program:
     end: int
 
 
-def interpret(
-    data: bytes,
-    builder: Builder,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
-    start: int = 0,
-) -> Program:
-    """Runs the pickle that begins at `start`; what comes after its STOP is not looked at.
+def interpret(data: bytes, builder: Builder, limits: Limits = Limits()) -> Program:  # noqa: B008
+    """Runs the pickle that these bytes begin with; what comes after its STOP is not looked at.
 
     Raises:
         PickleError: it is malformed, or what the builder raises.
         TruncatedError: it is cut off.
         LimitError: a budget is spent.
     """
-    machine = Machine(data, builder, limits, start)
-    at, left = start, limits.ops
+    machine = Machine(data, builder, limits)
+    at, left = 0, limits.ops
     with collector_paused():
         try:
             while left > 0:

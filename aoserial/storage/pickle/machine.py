@@ -21,7 +21,6 @@ class Machine:
 
     Attributes:
         data: the pickle, with `PADDING` after its `size` bytes.
-        start: where the pickle begins in it.
         builder: says what stands for what the pickle would import, call or set.
         stack: the values since the last mark.
         below: the stacks under the marks, outermost first: so no opcode can reach across a mark.
@@ -43,17 +42,15 @@ class Machine:
         "scattered",
         "size",
         "stack",
-        "start",
     )
 
-    def __init__(self, data: bytes, builder: Builder, limits: Limits, start: int = 0) -> None:
-        limits.check("pickle_bytes", len(data) - start)
+    def __init__(self, data: bytes, builder: Builder, limits: Limits) -> None:
+        limits.check("pickle_bytes", len(data))
         self.data = data + bytes(PADDING)
         self.size = len(data)
-        self.start = start
         self.builder = builder
         self.limits = limits
-        self.max_made, self.max_memo = limits.for_pickle(len(data) - start)
+        self.max_made, self.max_memo = limits.for_pickle(len(data))
         self.stack: list[Value] = []
         self.below: list[list[Value]] = []
         self.memo: list[Value] = []

@@ -102,7 +102,7 @@ def _index(m: Machine, at: int) -> tuple[int, int]:
 
 
 def _protocol(m: Machine, at: int) -> int:
-    if at - 1 != m.start:
+    if at != 1:
         raise PickleError("the protocol is given in the middle")
     if m.data[at] > HIGHEST_PROTOCOL:
         raise PickleError(f"its protocol is {m.data[at]}; {HIGHEST_PROTOCOL} is the highest known")
