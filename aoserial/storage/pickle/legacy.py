@@ -80,7 +80,7 @@ class Legacy:
             self.storages.clear()
             return self._builder(Storages(self._find), self._limits)
 
-        recogniser, program = run_at(self._source, start, begin, self._limits)
+        recogniser, program = _run_at(self._source, start, self._source.size, begin, self._limits)
         return program.root, start + program.end, recogniser.notes()
 
     def _find(self, key: str, dtype: str, count: int) -> StorageRef:
@@ -126,26 +126,35 @@ class Legacy:
         return end
 
     def _run(self, at: int) -> tuple[Value, int]:
-        def begin() -> Recogniser:
-            return self._builder(no_reference, self._limits)
-
-        _, program = run_at(self._source, at, begin, self._limits)
-        return program.root, at + program.end
+        return run_plain(self._source, at, self._source.size, self._builder, self._limits)
 
 
 def no_reference(_: Value) -> None:
     """Resolves the persistent ids of a pickle that has none."""
 
 
-def run_at(
-    source: Source, at: int, begin: Callable[[], Recogniser], limits: Limits
+def run_plain(
+    source: Source, at: int, end: int, builder: Builders, limits: Limits
+) -> tuple[Value, int]:
+    """Runs a pickle without persistent ids that begins at byte `at`, and ends before `end`.
+
+    Returns:
+        Its object, and where it ends.
+    """
+    _, program = _run_at(source, at, end, lambda: builder(no_reference, limits), limits)
+    return program.root, at + program.end
+
+
+def _run_at(
+    source: Source, at: int, end: int, begin: Callable[[], Recogniser], limits: Limits
 ) -> tuple[Recogniser, Program]:
     """Runs the pickle that begins at byte `at`; its `end` counts from there.
 
     Args:
+        end: where it must have ended.
         begin: gives a new builder: what was read may have been too little, and all is run again.
     """
-    rest = source.size - at
+    rest = end - at
     size = _FIRST_BYTES
     while True:
         data = source.pread(at, min(size, rest))

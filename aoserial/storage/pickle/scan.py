@@ -13,7 +13,7 @@ from functools import partial
 
 from aoserial.errors import AoserialError, ContainerError, locating
 from aoserial.storage.pickle.interpreter import collector_paused
-from aoserial.storage.pickle.legacy import no_reference, run_at
+from aoserial.storage.pickle.legacy import run_plain
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.reader import CONTAINERS
 from aoserial.storage.pickle.recognise import Builders, Recogniser, Resolver, python3_name
@@ -116,8 +116,7 @@ def _run_bare(source: Source, builder: Builders, limits: Limits) -> None:
     """Runs the pickles that follow one another in a file."""
     at = count = 0
     while at < source.size:
-        _, program = run_at(source, at, lambda: builder(no_reference, limits), limits)
-        at += program.end
+        _, at = run_plain(source, at, source.size, builder, limits)
         count += 1
         limits.check("entries", count)
 

@@ -17,7 +17,7 @@ from aoserial.errors import BoundsError, ContainerError, PickleError, escape
 from aoserial.storage.pickle.context import Context
 from aoserial.storage.pickle.dtypes import ITEMSIZES, typed_storage
 from aoserial.storage.pickle.interpreter import interpret_all
-from aoserial.storage.pickle.legacy import no_reference, run_at
+from aoserial.storage.pickle.legacy import run_plain
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.recognise import Builders, Recogniser
 from aoserial.storage.pickle.storages import StorageRef
@@ -140,13 +140,7 @@ class Tar:
     # -- what lies in a member one after the other ------------------------------------------------
 
     def _pickle(self, at: int, end: int) -> tuple[Value, int]:
-        def begin() -> Recogniser:
-            return self._builder(no_reference, self._limits)
-
-        _, program = run_at(self._source, at, begin, self._limits)
-        if at + program.end > end:
-            raise ContainerError("a pickle reaches out of its place")
-        return program.root, at + program.end
+        return run_plain(self._source, at, end, self._builder, self._limits)
 
     def _count(self, at: int, end: int) -> tuple[int, int]:
         count, at = self._pickle(at, end)

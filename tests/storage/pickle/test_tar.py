@@ -101,6 +101,7 @@ LIES = {
     "no dtype": ({"storages": storages(cls="Storage")}, ContainerError, "no dtype"),
     "number too large": ({"storages": storages(number=2)}, AoserialError, "."),
     "number negative": ({"storages": storages(number=-1)}, ContainerError, "a count is -1"),
+    "number that goes on outside": ({"storages": pickle.dumps(1, 0)[:-1]}, PickleError, "STOP"),
     "number of text": ({"storages": pickle.dumps("1", 2)}, ContainerError, "a count is '1'"),
     "view outside": ({"storages": storages(views=[(8, 7, 3, 2)])}, BoundsError, "view 8"),
     "view of three": ({"storages": storages(views=[(8, 7, 3)])}, ContainerError, "four numbers"),
