@@ -266,6 +266,10 @@ class InertError(AoserialError, TypeError):
     """Computing with a tensor whose type is unknown or whose bytes have no public meaning."""
 
 
+class OpaqueBytesError(AoserialError, ValueError):
+    """Codes in the order of one vendor's kernel, which no public arithmetic reads."""
+
+
 class UnregisteredClassError(AoserialError, TypeError):
     """A tensor subclass without a schema: it is never flattened silently."""
 

@@ -20,7 +20,8 @@ class Field:
     """One field of a type.
 
     Attributes:
-        name: an identifier; part of the file format.
+        name: an identifier, or dotted ones for what lies inside another tensor
+            (`tensor_impl.scale`); part of the file format.
         kind: a `tensor` becomes a part, an `attribute` is data in the header.
         type: of an attribute, in the grammar of `schema.types`.
         dtypes: of a tensor: the torch names it may have; empty allows all.
@@ -63,8 +64,8 @@ class Field:
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.renamed_from):
-            if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
-                raise SchemaError(f"{name!r} cannot name a field: it is no public identifier")
+            if not all(map(str.isidentifier, name.split("."))) or keyword.iskeyword(name):
+                raise SchemaError(f"{name!r} cannot name a field: it is no identifier")
         if self.name in self.renamed_from:
             raise SchemaError(f"field {self.name!r} cannot be renamed from itself")
         if self.kind == "tensor":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from aoserial.errors import SchemaError, UnknownTypeError
@@ -23,19 +23,23 @@ class Type:
         head: its newest version.
         owner: what declared it; the same owner may replace the declaration (notebooks do).
         frozen: folder that holds `<type id>/<version>.json`, None when there is none.
+        older: earlier versions that are declared in code, beside those in the folder.
     """
 
     head: Schema
     owner: str
     frozen: Path | None = None
+    older: tuple[Schema, ...] = ()
 
     @cached_property
     def documents(self) -> dict[int, Schema]:
-        """The frozen schemas by version."""
+        """The earlier schemas by version: those declared in code, and the frozen ones."""
+        schemas = list(self.older)
         folder = self.frozen / self.head.type if self.frozen else None
-        if folder is None or not folder.is_dir():
-            return {}
-        schemas = (from_document(json.loads(path.read_bytes())) for path in folder.glob("*.json"))
+        if folder is not None and folder.is_dir():
+            schemas += [
+                from_document(json.loads(path.read_bytes())) for path in folder.glob("*.json")
+            ]
         return {schema.version: schema for schema in schemas}
 
     def at(self, version: int) -> Schema | None:
@@ -52,8 +56,18 @@ class Registry:
     plugins: bool = False
     _loaded: bool = False
 
-    def add(self, schema: Schema, *, owner: str, frozen: Path | None = None) -> None:
+    def add(
+        self,
+        schema: Schema,
+        *,
+        owner: str,
+        frozen: Path | None = None,
+        older: tuple[Schema, ...] = (),
+    ) -> None:
         """Registers `schema` as the head of its type.
+
+        Args:
+            owner, frozen, older: as in `Type`.
 
         Raises:
             SchemaError: the id belongs to another owner.
@@ -61,7 +75,7 @@ class Registry:
         taken = self.types.get(schema.type)
         if taken is not None and taken.owner != owner:
             raise SchemaError(f"{schema.type} is already registered by {taken.owner}")
-        self.types[schema.type] = Type(head=schema, owner=owner, frozen=frozen)
+        self.types[schema.type] = Type(head=schema, owner=owner, frozen=frozen, older=older)
 
     def add_enum(self, schema: EnumSchema) -> None:
         taken = self.enums.get(schema.type)
@@ -69,9 +83,9 @@ class Registry:
             raise SchemaError(f"enum {schema.type} is already registered with other symbols")
         self.enums[schema.type] = schema
 
-    def find(self, type_id: str, *, discover: bool = True) -> Type | None:
-        """The type of that id, or None; `discover` lets plug-ins register it first."""
-        if type_id not in self.types and discover:
+    def find(self, type_id: str) -> Type | None:
+        """The type of that id, or None; plug-ins may register it first."""
+        if type_id not in self.types:
             self._load_plugins()
         return self.types.get(type_id)
 
@@ -101,6 +115,7 @@ class Registry:
 REGISTRY = Registry(plugins=True)
 
 
+@cache
 def builtin_documents() -> Path | None:
     """The frozen schemas that ship: in the package, or beside it in a source tree."""
     package = Path(__file__).resolve().parent.parent

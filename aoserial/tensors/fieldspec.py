@@ -104,6 +104,8 @@ def schema_field(name: str, hint: Hint, spec: FieldSpec, classes: Classes) -> Fi
 
 def check_name(name: str, cls: type) -> None:
     """Raises `SchemaError` for a field name that would hide something every tensor has."""
+    if name.startswith("_"):
+        raise SchemaError(f"{owner(cls)} declares a field {name!r}, which is no public name")
     hidden: type = VersionedTensor if issubclass(cls, VersionedTensor) else torch.Tensor
     if hasattr(hidden, name):
         raise SchemaError(

@@ -35,10 +35,15 @@ def test_none_as_a_default_is_not_the_same_as_no_default():
     assert not MISSING
 
 
-@pytest.mark.parametrize("name", ["", "a-b", "class", "_hidden", "1st", "a.b"])
-def test_a_field_name_must_be_a_public_identifier(name):
+@pytest.mark.parametrize("name", ["", "a-b", "class", "1st", "a.", ".b", "a..b", "a.1"])
+def test_a_field_name_must_be_an_identifier_or_dotted_ones(name):
     with pytest.raises(SchemaError):
         tensor(name)
+
+
+@pytest.mark.parametrize("name", ["a", "_private_to_its_class", "tensor_impl.int_data"])
+def test_a_field_may_have_the_name_it_has_in_a_pickle(name):
+    assert tensor(name).name == name
 
 
 def test_the_absence_of_a_tensor_can_only_mean_none():

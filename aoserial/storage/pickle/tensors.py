@@ -14,7 +14,7 @@ from aoserial.storage.dtypes import check_bool
 from aoserial.storage.part import LeafPart, Shape
 from aoserial.storage.pickle.dtypes import ITEMSIZES, torch_dtype
 from aoserial.storage.pickle.storages import StorageRef, read_part
-from aoserial.storage.pickle.values import Name, TorchDevice, Value, fields_of
+from aoserial.storage.pickle.values import Name, Rebuilt, TorchDevice, Value, fields_of
 
 if TYPE_CHECKING:
     import torch
@@ -276,6 +276,7 @@ class ParameterValue:
 TENSORS: tuple[type, ...] = (
     StoragePart,
     WrapperSubclass,
+    Rebuilt,
     ParameterValue,
     TensorSubclass,
     TorchTensor,

@@ -1,0 +1,126 @@
+"""torchao's tensors in pickles: from class paths and raw fields to types and versions. Torch-free.
+
+A raw record (`record.pickled`) names classes by the paths under which they were pickled. The tables
+say which type a path stood for, what its helper objects and enums were, and by which fields the
+forms of a type are told apart, since no file says which release wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aoserial.errors import EraError
+from aoserial.record import Record
+from aoserial.record.pickled import PREFIX
+from aoserial.schema import REGISTRY, FrozenMap, Nested, Schema, Symbol, Value
+from aoserial.torchao.classes import CLASSES, ENUMS, OBJECTS
+from aoserial.torchao.forms import Form, PickledEnum, PickledObject, PickledType
+
+_TYPES: dict[str, PickledType] = {PREFIX + path: kind for kind in CLASSES for path in kind.paths}
+_OBJECTS: dict[str, PickledObject] = {
+    PREFIX + path: kind for kind in OBJECTS for path in kind.paths
+}
+_ENUMS: dict[str, PickledEnum] = {PREFIX + path: kind for kind in ENUMS for path in kind.paths}
+
+
+def identify(raw: Record) -> Record | None:
+    """The record of torchao's type that a raw record is, its parts the same in the same order.
+
+    Returns:
+        None when its class is none that torchao is known to have pickled.
+
+    Raises:
+        EraError: its fields fit none of the type's forms, or several.
+    """
+    kind = _TYPES.get(raw.type)
+    if kind is None:
+        return None
+    form = _form(kind, raw)
+    attributes = _Translation(form).fields(raw.attributes)
+    record = Record(
+        type=kind.type,
+        version=form.version,
+        shape=raw.shape,
+        dtype=raw.dtype,
+        attributes=FrozenMap(attributes),
+        parts=raw.parts,
+    )
+    record = form.adapt(record)
+    schema = REGISTRY.schema(kind.type, form.version)
+    return record if schema is None else _fitted(record, schema)
+
+
+def _form(kind: PickledType, raw: Record) -> Form:
+    """The one form whose evidence the fields show."""
+    fitting = [form for form in kind.forms if form.shows(raw)]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = ", ".join(sorted([*raw.attributes, *raw.parts]))
+    candidates = fitting or kind.forms
+    raise EraError(
+        f"{kind.type} with the fields {names:.300} fits "
+        f"{'several' if fitting else 'none'} of the forms that torchao wrote: "
+        f"{'; '.join(f'{form.releases} ({form.evidence})' for form in candidates)}",
+        candidates=tuple(form.releases for form in candidates),
+    )
+
+
+def _fitted(record: Record, schema: Schema) -> Record:
+    """The record without attributes that are None because a tensor is absent, and with the logical
+    shape and dtype where torchao's safetensors form has them as attributes."""
+    absent = [
+        name
+        for name, value in record.attributes.items()
+        if value is None and name in schema.by_name and schema.by_name[name].kind == "tensor"
+    ]
+    if absent:
+        record = record.drop(*absent)
+    known: dict[str, Value] = {"shape": record.shape, "dtype": record.dtype}
+    lacking = {
+        name: value
+        for name, value in known.items()
+        if name in schema.by_name
+        and schema.by_name[name].kind == "attribute"
+        and name not in record.attributes
+    }
+    return record.set(**lacking) if lacking else record
+
+
+class _Translation:
+    """Names of pickled helpers → torchao's own ids, as one form of a tensor type has them."""
+
+    def __init__(self, form: Form) -> None:
+        self._enums = form.enums
+
+    def fields(self, fields: Mapping[str, Value]) -> dict[str, Value]:
+        return {name: self.value(value) for name, value in fields.items()}
+
+    def value(self, value: Value) -> Value:
+        match value:
+            case tuple():
+                return tuple(self.value(item) for item in value)
+            case Symbol():
+                return self._symbol(value)
+            case Nested():
+                return self._nested(value)
+            case _:
+                return value
+
+    def _symbol(self, symbol: Symbol) -> Symbol:
+        """An enum's member by name; pickles have its value, whose meaning depends on the era."""
+        kind = _ENUMS.get(symbol.enum)
+        if kind is None:
+            return symbol
+        names = self._enums.get(kind.type, kind.members)
+        return Symbol(kind.type, names.get(symbol.name, symbol.name))
+
+    def _nested(self, nested: Nested) -> Nested:
+        fields = self.fields(nested.fields)
+        kind = _OBJECTS.get(nested.type)
+        if kind is None:
+            tensor = _TYPES.get(nested.type)
+            return Nested(tensor.type if tensor else nested.type, nested.version, FrozenMap(fields))
+        for number, name in enumerate(kind.positional):
+            if str(number) in fields:
+                fields[name] = fields.pop(str(number))
+        return Nested(kind.type, 1, FrozenMap(fields))
