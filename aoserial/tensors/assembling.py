@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 
 import torch
 
@@ -12,20 +10,11 @@ from aoserial.errors import locating
 from aoserial.migrations import Outcome, bind
 from aoserial.record import Group
 from aoserial.storage import TensorPart
+from aoserial.storage.collecting import collector_paused
 from aoserial.tensors.convert import builder
 from aoserial.tensors.inert import InertTensor
 
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pauses the collector, which would scan every tensor built so far again and again."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+__all__ = ["assemble", "collector_paused"]
 
 
 def assemble(

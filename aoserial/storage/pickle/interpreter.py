@@ -6,12 +6,10 @@ this package to make sure. Time is linear in the pickle, memory bounded by `Limi
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 from aoserial.errors import AoserialError, PickleError
+from aoserial.storage.collecting import collector_paused
 from aoserial.storage.pickle.builder import Builder
 from aoserial.storage.pickle.limits import Limits, spent
 from aoserial.storage.pickle.machine import Machine
@@ -89,15 +87,3 @@ def _finished(machine: Machine, end: int) -> Program:
         waiting = len(machine.stack) + sum(map(len, machine.below))
         raise PickleError(f"it stops with {waiting} values on its stack, not one", at=end - 1)
     return Program(machine.stack[0], end)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keeps the garbage collector from walking the growing tree again and again: 3 s in 4."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

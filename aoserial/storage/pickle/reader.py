@@ -9,8 +9,8 @@ from typing import Any, Self
 
 from aoserial.errors import AoserialError, locating
 from aoserial.storage.closing import Closing
+from aoserial.storage.collecting import collector_paused
 from aoserial.storage.pickle.archive import Archive
-from aoserial.storage.pickle.interpreter import collector_paused
 from aoserial.storage.pickle.legacy import Legacy
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.paths import check_depth, named_tensors

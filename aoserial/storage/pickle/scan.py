@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from aoserial.errors import AoserialError, ContainerError, locating
-from aoserial.storage.pickle.interpreter import collector_paused
+from aoserial.storage.collecting import collector_paused
 from aoserial.storage.pickle.legacy import run_plain
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.reader import CONTAINERS
