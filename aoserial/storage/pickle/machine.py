@@ -8,7 +8,7 @@ from aoserial.storage.pickle.limits import Limits, spent
 from aoserial.storage.pickle.values import Value
 
 # Zero bytes after the pickle, more than any fixed operand has. Zero is no opcode, so a stream that
-# runs off its end meets one, and no operand needs a check of its own.
+# runs off its end meets one, and no operand needs a check of its own, unless it can be wrong.
 PADDING = 16
 
 
@@ -89,13 +89,14 @@ class Machine:
         else:
             self.scattered[index] = self.stack[-1]
 
-    def recall(self, index: int) -> None:
-        """Puts an entry of the memo on the stack."""
+    def recall(self, index: int, end: int) -> None:
+        """Puts an entry of the memo on the stack, for an opcode whose operand has that end."""
         if index < len(self.memo):
             self.stack.append(self.memo[index])
         elif index in self.scattered:
             self.stack.append(self.scattered[index])
         else:
+            self.check_whole(end)
             raise PickleError(f"there is no memo entry {index}")
 
     def replace(self, old: Value, new: Value) -> None:
@@ -136,6 +137,11 @@ class Machine:
             left = max(0, self.size - start)
             raise TruncatedError(f"an operand of {end - start} bytes does not fit: {left} are left")
         return self.data[start:end], end
+
+    def check_whole(self, end: int) -> None:
+        """Raises `TruncatedError` unless an operand with that end lies in the bytes."""
+        if end > self.size:
+            raise TruncatedError("its bytes end in the middle of an operand")
 
     def whereabouts(self) -> str | None:
         """The keys under which the value being made will lie, dotted: for error messages.

@@ -330,6 +330,15 @@ def test_a_stream_cut_anywhere_is_said_to_be_cut():
             interpret(data[:end], Builder())
 
 
+@pytest.mark.parametrize(
+    "body", [get(7), get(2**24), asm.ext(7), asm.ext(2**8, 2), asm.ext(2**24, 4)]
+)
+def test_an_operand_that_is_cut_off_is_not_taken_for_a_wrong_one(body):
+    for end in range(len(body)):
+        with pytest.raises(TruncatedError):
+            interpret(body[:end], Builder())
+
+
 def test_what_follows_can_be_left_alone():
     program = interpret(b"K\x01.K\x02.", Builder())
     assert (program.root, program.end) == (1, 3)

@@ -8,14 +8,17 @@ import struct
 
 import pytest
 import torch
+from support import pickle_assembler as asm
 from support.containers import FLOATS, legacy
 from support.pickle_assembler import (
     NONE,
     call,
     dict_,
+    get,
     global_,
     integer,
     list_,
+    put,
     stream,
     tensor,
     text,
@@ -72,6 +75,12 @@ def test_a_pickle_larger_than_the_first_look(read):
     with read(out.getvalue()) as file:
         assert len(file.tree) == 2000
         assert file.tree["layers.1999.weight"].read().tolist() == [1999, 1999]
+
+
+@pytest.mark.parametrize("size", range(64 * 2**10 - 24, 64 * 2**10))
+def test_a_first_look_may_end_within_any_opcode(read, size):
+    body = text("x" * size) + put(1) + b"0" + list_(asm.ext(7), get(1), asm.ext(2**24, 4))
+    assert len(read(legacy(stream(body))).tree) == 3
 
 
 def test_the_assembled_one_is_what_torch_reads(read):

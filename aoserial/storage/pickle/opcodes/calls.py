@@ -33,6 +33,7 @@ def _extension(width: int) -> Callable[[Machine, int], int]:
     def push(m: Machine, at: int) -> int:
         code = int.from_bytes(m.data[at : at + width], "little", signed=width == 4)
         if code <= 0:
+            m.check_whole(at + width)
             raise PickleError(f"{code} is no code of the extension registry")
         m.builder.at = at - 1
         m.make(m.builder.extension(code))

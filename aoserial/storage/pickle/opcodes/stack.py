@@ -76,18 +76,18 @@ def _get_byte(m: Machine, at: int) -> int:
     if index < len(m.memo):
         m.stack.append(m.memo[index])
     else:
-        m.recall(index)
+        m.recall(index, at + 1)
     return at + 1
 
 
 def _get_long(m: Machine, at: int) -> int:
-    m.recall(_UNSIGNED(m.data, at)[0])
+    m.recall(_UNSIGNED(m.data, at)[0], at + 4)
     return at + 4
 
 
 def _get_text(m: Machine, at: int) -> int:
     index, at = _index(m, at)
-    m.recall(index)
+    m.recall(index, at)
     return at
 
 
