@@ -1,9 +1,9 @@
 """torch's int4 packing for CPUs undone: its order is that of the machine that packed. Torch-free.
 
-`aten::_convert_weight_to_int4pack_for_cpu` (int4mm_kernel.cpp of torch 2.4 to 2.13) goes through the
-rows in blocks and stores a block column by column, two codes of the same column a byte: those of
-neighbouring rows, or, in a whole block on a machine with vectors, those of rows half a block apart.
-How many rows a block has depends on the instructions the machine has, and no file says which.
+`aten::_convert_weight_to_int4pack_for_cpu` (int4mm_kernel.cpp of torch 2.4 to 2.13) goes through
+the rows in blocks and stores a block column by column, two codes of the same column a byte: those
+of neighbouring rows, or, in a whole block on a machine with vectors, those of rows half a block
+apart. How many rows a block has depends on the machine's instructions, and no file says which.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ INT4_CPU_ISA = Question(
     name="int4_cpu_isa",
     answers=tuple(_ORDERS),
     default=None,
-    why="torch packs int4 weights for a CPU in the order that suits the machine's instructions, and "
-    "the file does not say which those were (on x86-64 mostly avx512 or avx2)",
+    why="torch packs int4 weights for a CPU in the order that suits the machine's instructions, "
+    "and the file does not say which those were (on x86-64 mostly avx512 or avx2)",
     concerns=lambda record: record.shape[:1] > (_SAME_FOR_ALL,),
 )
 
