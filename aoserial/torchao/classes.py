@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from aoserial.torchao import microscaling, settings
 from aoserial.torchao.forms import Form, PickledEnum, PickledObject, PickledType
 
 CLASSES: tuple[PickledType, ...] = (
@@ -21,24 +22,10 @@ CLASSES: tuple[PickledType, ...] = (
         ),
         forms=(Form(version=1, releases="0.15 and later", has=("qdata",)),),
     ),
+    *microscaling.CLASSES,
 )
 
 OBJECTS: tuple[PickledObject, ...] = (
-    *(
-        PickledObject(
-            type=f"torchao.{name}",
-            paths=(
-                f"torchao.quantization.granularity.{name}",
-                f"torchao.quantization.observer.{name}",
-            ),
-        )
-        for name in ("PerTensor", "PerRow", "PerToken", "PerAxis", "PerGroup", "PerBlock")
-    ),
-    PickledObject(
-        type="torchao.Float8MMConfig",
-        paths=("torchao.float8.inference.Float8MMConfig",),
-        positional=("emulate", "use_fast_accum", "pad_inner_dim"),
-    ),
     PickledObject(
         type="torchao.QuantizeTensorToFloat8Kwargs",
         paths=(
@@ -51,22 +38,8 @@ OBJECTS: tuple[PickledObject, ...] = (
             "torchao.quantization.quantize_.workflows.int8.int8_tensor.QuantizeTensorToInt8Kwargs",
         ),
     ),
+    *settings.OBJECTS,
+    *microscaling.OBJECTS,
 )
 
-ENUMS: tuple[PickledEnum, ...] = (
-    PickledEnum(
-        type="torchao.KernelPreference",
-        paths=("torchao.quantization.quantize_.common.kernel_preference.KernelPreference",),
-        members={
-            value: value.upper()
-            for value in (
-                *("auto", "torch", "fbgemm", "emulated", "mslk", "triton", "deepgemm", "cutedsl"),
-            )
-        },
-    ),
-    PickledEnum(
-        type="torchao.MappingType",
-        paths=("torchao.quantization.quant_primitives.MappingType",),
-        members={"1": "SYMMETRIC", "2": "SYMMETRIC_NO_CLIPPING_ERR", "3": "ASYMMETRIC"},
-    ),
-)
+ENUMS: tuple[PickledEnum, ...] = (*settings.ENUMS, *microscaling.ENUMS)

@@ -14,6 +14,7 @@ class Form:
 
     Attributes:
         version: of the type that records of this form are.
+        type: that type, where it is not the one of the class's other forms.
         releases: of torchao that wrote it: `0.13 and 0.14`.
         has: fields (attributes or parts) that must be there.
         lacks: fields that must not be.
@@ -26,6 +27,7 @@ class Form:
 
     version: int
     releases: str
+    type: str | None = None
     has: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
     test: Callable[[Record], bool] = lambda _: True
@@ -63,11 +65,17 @@ class PickledObject:
         type: the id it has in records.
         paths: under which releases pickled it.
         positional: field names of positional arguments, of a NamedTuple.
+        older: a field that only an older form has → the id of that form.
     """
 
     type: str
     paths: tuple[str, ...]
     positional: tuple[str, ...] = ()
+    older: Mapping[str, str] = field(default_factory=dict)
+
+    def type_of(self, fields: Mapping[str, object]) -> str:
+        """The id of an object with these fields."""
+        return next((old for name, old in self.older.items() if name in fields), self.type)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,7 +38,7 @@ def identify(raw: Record) -> Record | None:
     form = _form(kind, raw)
     attributes = _Translation(form).fields(raw.attributes)
     record = Record(
-        type=kind.type,
+        type=form.type or kind.type,
         version=form.version,
         shape=raw.shape,
         dtype=raw.dtype,
@@ -46,7 +46,7 @@ def identify(raw: Record) -> Record | None:
         parts=raw.parts,
     )
     record = form.adapt(record)
-    schema = REGISTRY.schema(kind.type, form.version)
+    schema = REGISTRY.schema(record.type, record.version)
     return record if schema is None else _fitted(record, schema)
 
 
@@ -123,4 +123,4 @@ class _Translation:
         for number, name in enumerate(kind.positional):
             if str(number) in fields:
                 fields[name] = fields.pop(str(number))
-        return Nested(kind.type, 1, FrozenMap(fields))
+        return Nested(kind.type_of(fields), 1, FrozenMap(fields))

@@ -22,6 +22,7 @@ from aoserial.schema import (
 )
 from aoserial.schema.registry import builtin_documents
 from aoserial.storage import Shape
+from aoserial.torchao import microscaling
 from aoserial.torchao.objects import ENUMS, OBJECTS
 
 OWNER = "aoserial.torchao"
@@ -124,7 +125,7 @@ INTX_TENSOR = Schema(
 
 MX_TENSOR = Schema(
     type="torchao.MXTensor",
-    version=4,  # 1 to 3 are the forms up to 0.12, of 0.13 and 0.14, and of 0.15: pickles only
+    version=4,  # the earlier ones, which were only ever pickled, are in `microscaling`
     fields=(
         tensor("qdata", "uint8", "float8_e4m3fn", "float8_e5m2"),
         tensor("scale", "float8_e8m0fnu", "uint8"),
@@ -140,7 +141,7 @@ MX_TENSOR = Schema(
 
 NVFP4_TENSOR = Schema(
     type="torchao.NVFP4Tensor",
-    version=4,  # 1 to 3 are the forms of 0.12, of 0.13 and 0.14, and of 0.15: pickles only
+    version=4,  # the earlier ones, which were only ever pickled, are in `microscaling`
     fields=(
         tensor("qdata", "uint8"),
         tensor("scale", "float8_e4m3fn"),
@@ -209,7 +210,15 @@ WRITTEN: dict[str, Written] = {
     )
 }
 
-for _enum in ENUMS:
+# earlier forms of the same types, which were only ever pickled
+_OLDER = (*microscaling.MX_TENSORS, *microscaling.NVFP4_TENSORS)
+
+for _enum in (*ENUMS, *microscaling.ENUM_SCHEMAS):
     REGISTRY.add_enum(_enum)
-for _schema in (*OBJECTS, *(written.schema for written in WRITTEN.values())):
-    REGISTRY.add(_schema, owner=OWNER, frozen=builtin_documents())
+for _schema in (
+    *OBJECTS,
+    *microscaling.OBJECT_SCHEMAS,
+    *(written.schema for written in WRITTEN.values()),
+):
+    _older = tuple(schema for schema in _OLDER if schema.type == _schema.type)
+    REGISTRY.add(_schema, owner=OWNER, frozen=builtin_documents(), older=_older)

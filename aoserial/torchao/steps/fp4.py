@@ -66,6 +66,11 @@ def leave_torchao_nvfp4(record: Record, *, scale_product_dtype: str) -> Record:
 
     Proved by fixtures/torchao-0.18.0/nvfp4_config.
     """
+    return to_our_nvfp4(record, scale_product_dtype=scale_product_dtype)
+
+
+def to_our_nvfp4(record: Record, *, scale_product_dtype: str) -> Record:
+    """A record of torchao's newest fields as ours, given what no field says."""
     given = record.attributes
     block = _length(given["block_size"])
     return (
@@ -121,13 +126,16 @@ def _in_rows(record: Record, swizzled: bool, dtype: str) -> Part:
     block = _length(record.attributes["block_size"])
     *lead, columns = record.shape
     shape: Shape = (*lead, -(-columns // block))
+    if not lead:
+        raise FieldError(f"is {list(record.shape)}, expected [..., N, K]").locate(field="shape")
     if not swizzled:
-        return scale.view(
-            dtype, shape if math.prod(shape) == math.prod(scale.shape) else scale.shape
-        )
+        flat = len(scale.shape) == 1 and scale.shape[0] == math.prod(shape)
+        return scale.view(dtype, shape if flat else scale.shape)
     rows = math.prod(lead)
     tiles = -(-rows // 128) * -(-shape[-1] // 4)
-    if math.prod(scale.shape) != tiles * 512:
+    # flat in 0.12 and 0.13; a transposed weight has its scales the other way round
+    tiled: Shape = (*lead[:-1], -(-lead[-1] // 128) * 32, -(-shape[-1] // 4) * 16)
+    if math.prod(scale.shape) != tiles * 512 or scale.shape not in ((tiles * 512,), tiled):
         raise FieldError(
             f"{list(scale.shape)} are not the {tiles} tiles of 128 x 4 that the shape needs"
         ).locate(field="scale")

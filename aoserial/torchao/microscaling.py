@@ -1,0 +1,236 @@
+"""MXTensor and NVFP4Tensor as torchao pickled them up to 0.15, and where it had them. Torch-free.
+
+The newest forms, which files of safetensors have too, are in `types`. Sources: class bodies of each
+release; fixtures/torchao-<release>/mx_* and nvfp4*.
+"""
+
+from __future__ import annotations
+
+from aoserial.schema import (
+    EnumSchema,
+    Schema,
+    Symbol,
+    attribute,
+    optional_attribute,
+    optional_tensor,
+    tensor,
+)
+from aoserial.torchao.forms import Form, PickledEnum, PickledObject, PickledType
+
+_PATH = "torchao.prototype.mx_formats"
+
+ENUM_SCHEMAS = (
+    EnumSchema(
+        type="torchao.MXGemmKernelChoice",
+        symbols={"EMULATED": "0.9 to 0.14", "CUTLASS": "0.9 to 0.14", "CUBLAS": "0.9 to 0.14"},
+    ),
+    EnumSchema(
+        type="torchao.NVFP4MMConfig",
+        symbols={
+            "DYNAMIC": "0.12: the activation is quantized too",
+            "WEIGHT_ONLY": "0.12: it is not",
+        },
+    ),
+)
+_EMULATED = Symbol("torchao.MXGemmKernelChoice", "EMULATED")
+
+# QuantizeTensorToMXKwargs with kernels of its own: to us another object
+MX_KWARGS_0_13 = "torchao.MXKwargsOf0_13"
+
+OBJECT_SCHEMAS = (
+    Schema(
+        type=MX_KWARGS_0_13,
+        version=1,
+        kind="object",
+        fields=(
+            optional_attribute("elem_dtype", "str", "float8_e4m3fn", doc="fp6 by its own names"),
+            optional_attribute("block_size", "int", 32),
+            optional_attribute(
+                "scaling_mode",
+                "enum:torchao.ScaleCalculationMode",
+                Symbol("torchao.ScaleCalculationMode", "FLOOR"),
+            ),
+            optional_attribute("gemm_kernel_choice", "enum:torchao.MXGemmKernelChoice", _EMULATED),
+            optional_attribute("pack_fp6", "bool", False),
+        ),
+        doc="QuantizeTensorToMXKwargs of torchao 0.13 and 0.14",
+    ),
+)
+
+_MX_ELEMENT = (
+    attribute("_elem_dtype", "str", doc="a dtype, or fp6_e2m3, fp6_e3m2; fp4_e2m1 up to 0.11"),
+    attribute("_orig_dtype", "dtype"),
+)
+
+MX_TENSORS = (
+    Schema(
+        type="torchao.MXTensor",
+        version=1,
+        fields=(
+            tensor("_data", "uint8", "float8_e4m3fn", "float8_e5m2"),
+            tensor(
+                "_scale_e8m0", "uint8", "float8_e8m0fnu", doc="flat up to 0.11; uint8 up to 0.9"
+            ),
+            *_MX_ELEMENT,
+            attribute("_block_size", "int"),
+            optional_attribute(
+                "_use_fp4_custom_triton_dequant_kernel", "bool", False, doc="0.9 to 0.12"
+            ),
+            optional_attribute(
+                "_gemm_kernel_choice",
+                "enum:torchao.MXGemmKernelChoice?",
+                _EMULATED,
+                doc="0.9 and later; there was no other before",
+            ),
+            optional_attribute("_pack_fp6", "bool", False, doc="0.10 and later"),
+        ),
+        doc="torchao 0.3 to 0.12: even k of fp4 in the high nibble",
+    ),
+    Schema(
+        type="torchao.MXTensor",
+        version=2,
+        fields=(
+            tensor("qdata", "uint8", "float8_e4m3fn", "float8_e5m2"),
+            tensor("_scale_e8m0", "float8_e8m0fnu"),
+            *_MX_ELEMENT,
+            attribute("_block_size", "int"),
+            attribute("_gemm_kernel_choice", "enum:torchao.MXGemmKernelChoice?"),
+            attribute("_pack_fp6", "bool"),
+            attribute("act_quant_kwargs", f"object:{MX_KWARGS_0_13}?"),
+        ),
+        doc="torchao 0.13 and 0.14: even k of fp4 in the high nibble",
+    ),
+    Schema(
+        type="torchao.MXTensor",
+        version=3,
+        fields=(
+            tensor("qdata", "uint8", "float8_e4m3fn", "float8_e5m2"),
+            tensor("scale", "float8_e8m0fnu"),
+            *_MX_ELEMENT,
+            attribute("block_size", "int"),
+            attribute("kernel_preference", "enum:torchao.KernelPreference?"),
+            attribute("act_quant_kwargs", "object:torchao.QuantizeTensorToMXKwargs?"),
+            attribute("_is_swizzled_scales", "bool"),
+        ),
+        doc="torchao 0.15",
+    ),
+)
+
+_NVFP4_KWARGS = optional_attribute(
+    "act_quant_kwargs", "object:torchao.QuantizeTensorToNVFP4Kwargs?", None
+)
+_SWIZZLED = attribute("_is_swizzled_scales", "bool", doc="without it, a scale's place is unknown")
+_TRITON = optional_attribute("use_triton_kernel", "bool?", False)
+
+NVFP4_TENSORS = (
+    Schema(
+        type="torchao.NVFP4Tensor",
+        version=1,
+        fields=(
+            tensor("_data", "uint8"),
+            tensor("_scale_e4m3", "float8_e4m3fn"),
+            optional_tensor("_per_tensor_scale"),
+            attribute("_block_size", "int"),
+            attribute("_orig_dtype", "dtype"),
+            attribute("mm_config", "enum:torchao.NVFP4MMConfig"),
+            _SWIZZLED,
+            _TRITON,
+        ),
+        doc="torchao 0.12: even k in the high nibble",
+    ),
+    Schema(
+        type="torchao.NVFP4Tensor",
+        version=2,
+        fields=(
+            tensor("qdata", "uint8"),
+            tensor("_scale_e4m3", "float8_e4m3fn", doc="flat where swizzled, in 0.13"),
+            optional_tensor("_per_tensor_scale"),
+            optional_tensor("_act_per_tensor_scale"),
+            attribute("_block_size", "int"),
+            attribute("_orig_dtype", "dtype"),
+            _SWIZZLED,
+            _TRITON,
+            _NVFP4_KWARGS,
+        ),
+        doc="torchao 0.13 and 0.14: even k in the high nibble",
+    ),
+    Schema(
+        type="torchao.NVFP4Tensor",
+        version=3,
+        fields=(
+            tensor("qdata", "uint8"),
+            tensor("scale", "float8_e4m3fn"),
+            optional_tensor("per_tensor_scale"),
+            optional_tensor("act_per_tensor_scale"),
+            attribute("block_size", "int"),
+            attribute("_orig_dtype", "dtype"),
+            _SWIZZLED,
+            _TRITON,
+            _NVFP4_KWARGS,
+        ),
+        doc="torchao 0.15",
+    ),
+)
+
+CLASSES = (
+    PickledType(
+        type="torchao.MXTensor",
+        paths=(f"{_PATH}.mx_tensor.MXTensor",),
+        forms=(
+            Form(version=1, releases="0.3 to 0.12", has=("_data",)),
+            Form(version=2, releases="0.13 and 0.14", has=("qdata", "_scale_e8m0")),
+            Form(version=3, releases="0.15", has=("scale", "_elem_dtype")),
+            Form(version=4, releases="0.16 and later", has=("scale", "elem_dtype")),
+        ),
+    ),
+    PickledType(
+        type="torchao.NVFP4Tensor",
+        paths=(f"{_PATH}.nvfp4_tensor.NVFP4Tensor",),
+        forms=(
+            Form(version=1, releases="0.12", has=("_data",)),
+            Form(version=2, releases="0.13 and 0.14", has=("qdata", "_scale_e4m3")),
+            Form(version=3, releases="0.15", has=("scale", "_orig_dtype")),
+            Form(version=4, releases="0.16 and later", has=("scale", "orig_dtype")),
+        ),
+    ),
+)
+
+OBJECTS = (
+    PickledObject(
+        type="torchao.QuantizeTensorToMXKwargs",
+        paths=(f"{_PATH}.mx_tensor.QuantizeTensorToMXKwargs",),
+        older={"gemm_kernel_choice": MX_KWARGS_0_13},
+    ),
+    PickledObject(
+        type="torchao.QuantizeTensorToNVFP4Kwargs",
+        paths=(f"{_PATH}.nvfp4_tensor.QuantizeTensorToNVFP4Kwargs",),
+    ),
+)
+
+ENUMS = (
+    PickledEnum(
+        type="torchao.MXGemmKernelChoice",
+        paths=(f"{_PATH}.config.MXGemmKernelChoice",),
+        members={"emulated": "EMULATED", "cutlass": "CUTLASS", "cublas": "CUBLAS"},
+    ),
+    PickledEnum(
+        type="torchao.NVFP4MMConfig",
+        paths=(f"{_PATH}.nvfp4_tensor.NVFP4MMConfig",),
+        members={"dynamic": "DYNAMIC", "weight_only": "WEIGHT_ONLY"},
+    ),
+    PickledEnum(
+        type="torchao.ScaleCalculationMode",
+        paths=(f"{_PATH}.mx_tensor.ScaleCalculationMode", f"{_PATH}.config.ScaleCalculationMode"),
+        members={
+            # by number in mx_tensor, 0.9 to 0.12
+            "1": "FLOOR",
+            "2": "CEIL",
+            "3": "EVEN",
+            "4": "RCEIL",
+            "floor": "FLOOR",
+            "ceil": "CEIL",
+            "even": "EVEN",
+            "rceil": "RCEIL",
+        },
+    ),
+)
