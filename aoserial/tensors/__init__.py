@@ -20,11 +20,16 @@ from aoserial.tensors.activation import (
     ScaleMode,
 )
 from aoserial.tensors.base import VersionedTensor
+from aoserial.tensors.blocksparse import BlockSparseTensor
 from aoserial.tensors.classes import CLASSES, Classes, TensorClass
+from aoserial.tensors.codebook import CodebookTensor
 from aoserial.tensors.convert import Build, builder, from_record, to_record
 from aoserial.tensors.domains import ScaleOp, ZeroDomain
 from aoserial.tensors.fieldspec import field
 from aoserial.tensors.float8 import Float8Tensor
+from aoserial.tensors.float8_training import Float8TrainingTensor
+from aoserial.tensors.floatx import FloatxTensor
+from aoserial.tensors.gguf import GGUFTensor
 from aoserial.tensors.inert import InertTensor
 from aoserial.tensors.int4 import Int4Tensor
 from aoserial.tensors.int8 import Int8Tensor
@@ -33,14 +38,20 @@ from aoserial.tensors.live import dump, load
 from aoserial.tensors.mx import MXTensor
 from aoserial.tensors.nvfp4 import NVFP4Tensor
 from aoserial.tensors.registration import bind, register, register_class
+from aoserial.tensors.unquantized import UnquantizedTensor
 
 __all__ = [
     "CLASSES",
     "Activation",
     "ActivationKind",
+    "BlockSparseTensor",
     "Build",
     "Classes",
+    "CodebookTensor",
     "Float8Tensor",
+    "Float8TrainingTensor",
+    "FloatxTensor",
+    "GGUFTensor",
     "Granularity",
     "GranularityKind",
     "InertTensor",
@@ -56,6 +67,7 @@ __all__ = [
     "ScaleMode",
     "ScaleOp",
     "TensorClass",
+    "UnquantizedTensor",
     "VersionedTensor",
     "ZeroDomain",
     "bind",

@@ -138,7 +138,7 @@ class Stacks(Checks):
         """Three weights in a stack, or None where the class has no shape rules."""
         weights: list[torch.Tensor] = [self.weight() for _ in range(3)]
         if not is_sliceable(own(weights[0])):
-            with refused(because="cannot be added or removed", why="a stack without shape rules"):
+            with refused(because="dimension", why="a stack without shape rules"):
                 torch.stack(weights)
             return None
         if self._whole(weights[0].unsqueeze(0)):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from support import weights
+from support import prototypes, weights
 
 from aoserial.errors import OptionError, UnsupportedOperationError
 from aoserial.schema import BLOCKS
@@ -165,6 +165,7 @@ CASES: dict[str, Callable[[], VersionedTensor]] = {
     "nvfp4-tensor": made(NVFP4Tensor, N, 64, per_tensor_scale="auto"),
     "nvfp4-stack": made(NVFP4Tensor, 4, N, 64, per_tensor_scale="auto"),
     **weights.FULL,
+    **prototypes.PROTOTYPES,
     "annotated": annotated,
     "annotated-stack": lambda: annotated(4),
     "listed": listed,
@@ -187,7 +188,10 @@ class TestConformance(Conformance):
 )
 @pytest.mark.parametrize(
     "name",
-    ["float8-row", "int8-static", "int4", "intx", "mx-fp4", "nvfp4-tensor", "annotated", "listed"],
+    [
+        *("float8-row", "int8-static", "int4", "intx", "mx-fp4", "nvfp4-tensor"),
+        *("annotated", "listed", *prototypes.ONE_OF_EACH),
+    ],
 )
 def test_one_of_each_class_is_compiled_and_exported(name: str, sentence: str) -> None:
     check(sentence, CASES[name])

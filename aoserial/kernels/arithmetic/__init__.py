@@ -14,6 +14,8 @@ from aoserial.kernels.arithmetic.affine import (
     quantize_intx,
 )
 from aoserial.kernels.arithmetic.blocks import block_max, block_min, expand
+from aoserial.kernels.arithmetic.blocksparse import densify
+from aoserial.kernels.arithmetic.codebook import dequantize_codebook
 from aoserial.kernels.arithmetic.elements import (
     ELEMENTS,
     FP4,
@@ -26,8 +28,11 @@ from aoserial.kernels.arithmetic.float8 import (
     FLOAT8_DTYPES,
     cast_float8,
     dequantize_float8,
+    dequantize_float8_training,
     quantize_float8,
 )
+from aoserial.kernels.arithmetic.floatx import dequantize_floatx
+from aoserial.kernels.arithmetic.gguf import dequantize_gguf
 from aoserial.kernels.arithmetic.mx import (
     SCALE_MODES,
     dequantize_mx,
@@ -60,7 +65,12 @@ __all__ = [
     "cast_float8",
     "check_tensor_scale",
     "decode",
+    "densify",
+    "dequantize_codebook",
     "dequantize_float8",
+    "dequantize_float8_training",
+    "dequantize_floatx",
+    "dequantize_gguf",
     "dequantize_int4",
     "dequantize_int8",
     "dequantize_intx",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from aoserial.errors import QuantizationError
+from aoserial.errors import FieldError, QuantizationError
 from aoserial.kernels.arithmetic.blocks import expand, largest_magnitude
 from aoserial.kernels.arithmetic.slabs import by_slabs
 
@@ -35,6 +35,30 @@ def dequantize_float8(
     Source: torchao 0.14 to 0.18, `_dequantize_affine_float8`.
     """
     return (qdata.to(torch.float32) * expand(scale, block_size, qdata.shape)).to(dtype)
+
+
+def dequantize_float8_training(
+    qdata: torch.Tensor, scale: torch.Tensor, *, dtype: torch.dtype
+) -> torch.Tensor:
+    """w = qdata / scale, divided in float32 (float64 for that dtype), rounded once to `dtype`.
+
+    Args:
+        qdata: float8, any shape.
+        scale: float32, one number, or of the rank of `qdata` and broadcast over it.
+
+    Raises:
+        FieldError: a scale of another shape.
+
+    Source: torchao 0.4 to 0.18, `to_original_precision` of the training tensor.
+    """
+    shapes = zip(scale.shape, qdata.shape, strict=False)
+    if scale.dim() not in (0, qdata.dim()) or any(one not in (1, all_) for one, all_ in shapes):
+        raise FieldError(
+            f"shape is {list(scale.shape)}, expected one number or one to broadcast over "
+            f"{list(qdata.shape)}"
+        ).locate(field="scale")
+    wide = torch.promote_types(dtype, torch.float32)
+    return (qdata.to(wide) / scale).to(dtype)
 
 
 @by_slabs
