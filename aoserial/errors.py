@@ -106,6 +106,13 @@ def raise_all(message: str, faults: Sequence[AoserialError]) -> None:
         raise Faults(message, faults)
 
 
+def each_of(error: AoserialError) -> list[AoserialError]:
+    """The faults that an error stands for: itself, or all that it gathers."""
+    if isinstance(error, Faults):
+        return [fault for fault in error.exceptions if isinstance(fault, AoserialError)]
+    return [error]
+
+
 class OptionError(AoserialError, ValueError):
     """An argument whose value is none of those the function takes."""
 

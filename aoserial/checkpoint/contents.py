@@ -1,7 +1,6 @@
-"""From an opened file to what it holds and what that becomes. Torch-free.
+"""From what a file holds to what that becomes. Torch-free.
 
-This is where the stages meet: the storage's keys and metadata become a catalog by whichever decoder
-the metadata calls for, and each of its groups is resolved and migrated once.
+Each group of a catalog is resolved and migrated once, however many records it has.
 """
 
 from __future__ import annotations
@@ -9,50 +8,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from aoserial.errors import AoserialError, DriftError, Faults, OptionError, locating, raise_all
+from aoserial.errors import (
+    AoserialError,
+    DriftError,
+    OpaqueBytesError,
+    OptionError,
+    each_of,
+    locating,
+    raise_all,
+)
 from aoserial.migrations import STEPS, Outcome, Upgrader
 from aoserial.migrations.step import Version
 from aoserial.record import Catalog, Group
-from aoserial.record.envelope import ENVELOPE_KEY, collect_objects, decode_envelope
+from aoserial.record.envelope import collect_objects
 from aoserial.schema import REGISTRY, fingerprint
-from aoserial.storage.safetensors import Entry, SafetensorsFile
-from aoserial.torchao import decode_layout, is_torchao
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A group and what its records become; `outcome` is None for a type nobody registered."""
+    """A group and what its records become.
+
+    Attributes:
+        outcome: None for records that stay inert.
+        reason: why they do, a sentence; empty when nobody registered their type.
+    """
 
     group: Group
     outcome: Outcome | None
-
-
-def read_catalog(file: SafetensorsFile) -> Catalog:
-    """The catalog of an opened file."""
-    header = file.header
-    with locating(file=file.path):
-        return catalog_of(header.metadata, header.entries, header.raw)
-
-
-def catalog_of(
-    metadata: Mapping[str, str],
-    entries: Mapping[str, Entry],
-    header: bytes | None = None,
-    *,
-    partial: bool = False,
-) -> Catalog:
-    """The catalog of tensors by key, described by whatever metadata is there.
-
-    Args:
-        header: the header's bytes, to check their digest.
-        partial: the tensors are one shard's: records that lack parts are put aside
-            (`Catalog.pending`) instead of being an error.
-    """
-    if ENVELOPE_KEY in metadata:
-        return decode_envelope(metadata, entries, header, partial=partial)
-    if is_torchao(metadata):
-        return decode_layout(metadata, entries, partial=partial)
-    return Catalog(layout="plain", plain={key: key for key in entries}, metadata=dict(metadata))
+    reason: str = ""
 
 
 def prepare(catalog: Catalog, upgrader: Upgrader, *, stop: Version | None = None) -> list[Prepared]:
@@ -67,23 +50,26 @@ def prepare(catalog: Catalog, upgrader: Upgrader, *, stop: Version | None = None
     prepared: list[Prepared] = []
     faults: list[AoserialError] = []
     for group in catalog.groups:
-        if upgrader.registry.find(group.template.type) is None:
-            prepared.append(Prepared(group=group, outcome=None))
-            continue
         try:
             with locating(name=spell_members(group)):
-                outcome = upgrader.upgrade(
-                    group.template, written_with=group.fingerprint, stop=stop
-                )
-        except Faults as several:
-            faults += [fault for fault in several.exceptions if isinstance(fault, AoserialError)]
+                prepared.append(_prepare(group, upgrader, stop))
         except AoserialError as fault:
-            faults.append(fault)
-        else:
-            prepared.append(Prepared(group=group, outcome=outcome))
+            faults += each_of(fault)
     faults += _object_drift(catalog, upgrader)
     raise_all(f"{len(faults)} faults in the checkpoint's records", faults)
     return prepared
+
+
+def _prepare(group: Group, upgrader: Upgrader, stop: Version | None) -> Prepared:
+    if group.fault is not None:
+        raise group.fault
+    if upgrader.registry.find(group.template.type) is None:
+        return Prepared(group=group, outcome=None)
+    try:
+        outcome = upgrader.upgrade(group.template, written_with=group.fingerprint, stop=stop)
+    except OpaqueBytesError as error:
+        return Prepared(group=group, outcome=None, reason=error.message)
+    return Prepared(group=group, outcome=outcome)
 
 
 def spell_members(group: Group) -> str:

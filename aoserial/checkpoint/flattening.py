@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
+from aoserial.checkpoint.archives.safetensors import catalog_of
 from aoserial.checkpoint.building import Loaded
-from aoserial.checkpoint.contents import catalog_of, prepare, upgrader_for
+from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.gathering import gather
 from aoserial.errors import UnsupportedTensorError
 from aoserial.record.envelope import lay_out

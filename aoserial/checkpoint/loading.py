@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from aoserial.checkpoint.building import Loaded, build_group
-from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
+from aoserial.checkpoint.archives import Archive, open_archive
+from aoserial.checkpoint.building import Loaded, build_group, marked
+from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
 from aoserial.checkpoint.report import LoadReport
-from aoserial.checkpoint.verifying import check_checksums
 from aoserial.errors import (
     AoserialError,
     UnknownNameError,
@@ -19,7 +19,6 @@ from aoserial.errors import (
     raise_all,
 )
 from aoserial.record import Catalog
-from aoserial.storage.safetensors import SafetensorsFile
 from aoserial.tensors import InertTensor
 from aoserial.tensors.assembling import collector_paused
 
@@ -65,19 +64,19 @@ def load(
     if verify not in ("structure", "checksums"):
         raise UnsupportedOperationError(f"verify={verify!r} is not 'structure' or 'checksums'")
     with (
-        SafetensorsFile.open(path) as file,
-        locating(file=os.fspath(path)),
         collector_paused(),
+        open_archive(path) as file,
+        locating(file=os.fspath(path)),
     ):
-        catalog = read_catalog(file)
+        catalog = file.catalog
         prepared = prepare(catalog, upgrader)
         if verify == "checksums":
-            raise_all("checksums do not match", list(check_checksums(file, catalog)))
+            raise_all("checksums do not match", list(file.checksum_faults()))
         if strict:
             _refuse_unknown(prepared)
-        LoadReport.of(catalog, prepared).warn()
+        LoadReport.of(file, prepared).warn()
         wanted = _wanted(catalog, prepared, names)
-        state = _read(file, catalog, prepared, wanted, progress)
+        state = _read(file, prepared, wanted, progress)
     if str(device) != "cpu":
         state = {
             name: tensor if isinstance(tensor, InertTensor) else tensor.to(device)
@@ -87,24 +86,29 @@ def load(
 
 
 def _read(
-    file: SafetensorsFile,
-    catalog: Catalog,
+    file: Archive,
     prepared: list[Prepared],
     wanted: Collection[str] | None,
     progress: Progress | None,
 ) -> dict[str, Loaded]:
     state: dict[str, Loaded] = {}
-    done, total = 0, file.source.size
+    catalog = file.catalog
+    done, total = 0, file.nbytes
     needed = None
     if wanted is not None:
         needed = {*wanted, *(catalog.ties[name] for name in wanted if name in catalog.ties)}
     for one in prepared:
-        state.update(build_group(file, one, needed))
+        members = one.group.members
+        if needed is not None:
+            members = {name: keys for name, keys in members.items() if name in needed}
+        state.update(build_group(file, one, members))
         if progress is not None:
             done += len(one.group.members) * one.group.template.nbytes
             progress(done, total)
     names = [name for name in catalog.plain if needed is None or name in needed]
-    state.update(zip(names, file.tensors([catalog.plain[name] for name in names]), strict=True))
+    state.update(zip(names, file.plain([catalog.plain[name] for name in names]), strict=True))
+    for name in file.marks.keys() & set(names):
+        state[name] = marked(state[name], file.marks[name])
     for name, target in catalog.ties.items():
         if wanted is None or name in wanted:
             state[name] = state[target]
@@ -132,6 +136,9 @@ def _wanted(
     return wanted
 
 
+_ADVICE = "import the package that defines it, or load with strict=False to get it inert"
+
+
 def _refuse_unknown(prepared: list[Prepared]) -> None:
     unknown: list[AoserialError] = []
     for one in prepared:
@@ -139,9 +146,7 @@ def _refuse_unknown(prepared: list[Prepared]) -> None:
             kind = one.group.template.type
             unknown += [
                 UnknownTypeError(
-                    f"no type {kind!r} is registered; import the package that defines it, "
-                    f"or load with strict=False to get it inert",
-                    type=kind,
+                    f"{one.reason or f'no type {kind!r} is registered'}; {_ADVICE}", type=kind
                 ).locate(name=name)
                 for name in one.group.members
             ]

@@ -7,16 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from aoserial.checkpoint.archives import Archive, open_archive
 from aoserial.checkpoint.building import migrated_record
-from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
-from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan
+from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
+from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan_of
 from aoserial.checkpoint.saving import write_contents
 from aoserial.errors import LossyMigrationError, MigrationError, UnsupportedOperationError, locating
-from aoserial.migrations import Step, Upgrader, spell
+from aoserial.migrations import Step, spell
 from aoserial.migrations.step import Version
 from aoserial.record import Catalog
 from aoserial.record.envelope import WRITER, Contents, Stored
-from aoserial.storage.safetensors import SafetensorsFile
 
 
 def migrate(
@@ -55,22 +55,21 @@ def migrate(
         raise UnsupportedOperationError("resume is not available: one file is written at once")
     if (dst is None) != in_place:
         raise MigrationError("say either where to write, or that the file is to be replaced")
-    todo = plan(src, to=to, assume=assume)
-    if todo.lossy and not allow_lossy:
-        raise LossyMigrationError(
-            f"{'; '.join(todo.lossy)}. Say allow_lossy to run it all the same"
-        ).locate(file=os.fspath(src))
-    if in_place and not todo.pending:
-        return todo
-    with SafetensorsFile.open(src) as file, locating(file=os.fspath(src)):
-        contents = _contents(file, upgrader, parse_version(to))
-        write_contents(contents, src if dst is None else dst, progress=progress)
+    with open_archive(src) as file, locating(file=os.fspath(src)):
+        prepared = prepare(file.catalog, upgrader, stop=parse_version(to))
+        todo = plan_of(file, prepared)
+        if todo.lossy and not allow_lossy:
+            raise LossyMigrationError(
+                f"{'; '.join(todo.lossy)}. Say allow_lossy to run it all the same"
+            )
+        if not in_place or todo.pending:
+            contents = _contents(file, prepared)
+            write_contents(contents, src if dst is None else dst, progress=progress)
     return todo
 
 
-def _contents(file: SafetensorsFile, upgrader: Upgrader, stop: Version | None) -> Contents:
-    catalog = read_catalog(file)
-    prepared = prepare(catalog, upgrader, stop=stop)
+def _contents(file: Archive, prepared: list[Prepared]) -> Contents:
+    catalog = file.catalog
     return Contents(
         records={
             name: Stored(

@@ -5,13 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 
-from aoserial.checkpoint.building import Loaded, build_group, migrated_record, stored_record
-from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
+from aoserial.checkpoint.archives import Archive, open_archive
+from aoserial.checkpoint.building import (
+    Loaded,
+    build_group,
+    marked,
+    migrated_record,
+    stored_record,
+)
+from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
 from aoserial.checkpoint.report import LoadReport
 from aoserial.errors import NotARecordError, UnknownNameError, locating
 from aoserial.record import Catalog, Record
 from aoserial.storage import Closing
-from aoserial.storage.safetensors import SafetensorsFile
 
 
 class Checkpoint(Closing, Mapping[str, Loaded]):
@@ -23,24 +29,26 @@ class Checkpoint(Closing, Mapping[str, Loaded]):
         report: what resolution and migration do to the records.
     """
 
-    def __init__(self, file: SafetensorsFile, catalog: Catalog, prepared: list[Prepared]) -> None:
+    def __init__(self, file: Archive, prepared: list[Prepared]) -> None:
         self._file = file
-        self._catalog = catalog
+        self._catalog = file.catalog
         self._prepared = prepared
         self._homes: dict[str, tuple[Prepared, tuple[str, ...]]] = {
             name: (one, keys) for one in prepared for name, keys in one.group.members.items()
         }
-        self.report = LoadReport.of(catalog, prepared)
+        self.report = LoadReport.of(file, prepared)
 
     def __getitem__(self, name: str) -> Loaded:
         name = self._catalog.ties.get(name, name)
         with locating(file=self._file.path, name=name):
             if name in self._homes:
-                one, _ = self._homes[name]
-                ((_, tensor),) = build_group(self._file, one, (name,))
+                one, keys = self._homes[name]
+                ((_, tensor),) = build_group(self._file, one, {name: keys})
                 return tensor
             if name in self._catalog.plain:
-                return self._file.tensor(self._catalog.plain[name])
+                (plain,) = self._file.plain([self._catalog.plain[name]])
+                mark = self._file.marks.get(name)
+                return plain if mark is None else marked(plain, mark)
             raise self._unknown(name)
 
     def __iter__(self) -> Iterator[str]:
@@ -111,7 +119,7 @@ def open(  # noqa: A001 - called as aoserial.open
     """Opens a checkpoint without reading its tensors.
 
     Args:
-        path: a safetensors file; the first bytes decide, not the suffix.
+        path: a safetensors or torch.save file; the first bytes decide, not the suffix.
         assume: answers to what a file cannot tell.
 
     Raises:
@@ -120,11 +128,10 @@ def open(  # noqa: A001 - called as aoserial.open
         AoserialError: records that cannot be resolved; `Faults` when there are several.
     """
     upgrader = upgrader_for(assume)
-    file = SafetensorsFile.open(path)
+    file = open_archive(path)
     try:
         with locating(file=os.fspath(path)):
-            catalog = read_catalog(file)
-            return Checkpoint(file, catalog, prepare(catalog, upgrader))
+            return Checkpoint(file, prepare(file.catalog, upgrader))
     except BaseException:
         file.close()
         raise

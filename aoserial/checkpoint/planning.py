@@ -6,12 +6,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
+from aoserial.checkpoint.archives import Archive, open_archive
+from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
 from aoserial.errors import MigrationError, locating
 from aoserial.migrations import is_header_only, spell
 from aoserial.migrations.step import Version
 from aoserial.storage import ComputedPart
-from aoserial.storage.safetensors import SafetensorsFile
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,19 +86,20 @@ def plan(
         AoserialError: a checkpoint that cannot be read or migrated; `Faults` for several reasons.
     """
     upgrader = upgrader_for(assume)
-    with SafetensorsFile.open(path) as file, locating(file=os.fspath(path)):
-        catalog = read_catalog(file)
-        prepared = prepare(catalog, upgrader, stop=parse_version(to))
-        plain = [file.header.entries[key] for key in catalog.plain.values()]
-        return MigrationPlan(
-            path=os.fspath(path),
-            rows=_rows(prepared),
-            inert=tuple(
-                name for one in prepared if one.outcome is None for name in one.group.members
-            ),
-            plain_count=len(plain),
-            plain_bytes=sum(end - begin for _, _, begin, end in plain),
-        )
+    with open_archive(path) as file, locating(file=os.fspath(path)):
+        return plan_of(file, prepare(file.catalog, upgrader, stop=parse_version(to)))
+
+
+def plan_of(file: Archive, prepared: list[Prepared]) -> MigrationPlan:
+    """The plan for an opened file whose groups were prepared."""
+    plain = [file.parts[key] for key in file.catalog.plain.values()]
+    return MigrationPlan(
+        path=file.path,
+        rows=_rows(prepared),
+        inert=tuple(name for one in prepared if one.outcome is None for name in one.group.members),
+        plain_count=len(plain),
+        plain_bytes=sum(part.nbytes for part in plain),
+    )
 
 
 def parse_version(text: str | None) -> Version | None:

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from aoserial.checkpoint.archives import Archive
 from aoserial.checkpoint.contents import Prepared
 from aoserial.migrations import spell
-from aoserial.record import Catalog
 
 
 class AoserialWarning(UserWarning):
@@ -21,7 +21,7 @@ class LoadReport:
     """Counts are of tensors.
 
     Attributes:
-        layout: whose metadata described the file: `aoserial`, `torchao`, `plain`.
+        layout: what described the tensors: `aoserial`, `torchao`, `pickle`, `plain`.
         writer: as the file says.
         verified: what the file's own digests proved: `nothing`, `header`, `checksums`.
         migrated: step → count.
@@ -31,6 +31,7 @@ class LoadReport:
         replaced: symbol → count of enum symbols that a fallback stands for.
         assumed: `option=answer` → count, of what a file could not tell and nobody answered.
         inert: names of tensors whose type is not known.
+        notes: what the file has beside tensors, such as hooks, and was left there.
     """
 
     layout: str
@@ -43,11 +44,14 @@ class LoadReport:
     replaced: Counter[str] = field(default_factory=Counter)
     assumed: Counter[str] = field(default_factory=Counter)
     inert: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, catalog: Catalog, prepared: Iterable[Prepared]) -> LoadReport:
-        """The report on a catalog whose groups were prepared."""
+    def of(cls, file: Archive, prepared: Iterable[Prepared]) -> LoadReport:
+        """The report on an opened file whose groups were prepared."""
+        catalog = file.catalog
         report = cls(
+            notes=list(file.notes),
             layout=catalog.layout,
             writer=catalog.writer,
             verified="header" if catalog.sealed else "nothing",

@@ -7,12 +7,11 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from aoserial.checkpoint.contents import quiet_upgrader, read_catalog
+from aoserial.checkpoint.archives import Archive, open_archive
+from aoserial.checkpoint.contents import quiet_upgrader
 from aoserial.errors import AoserialError, locating
 from aoserial.migrations import Upgrader, spell
-from aoserial.record import Catalog, Group, Record
-from aoserial.storage.part import nbytes
-from aoserial.storage.safetensors import Entry, SafetensorsFile
+from aoserial.record import Group, Record
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +51,7 @@ class Summary:
     Attributes:
         path: as given.
         format: of the container.
-        layout: whose metadata describes the tensors: `aoserial`, `torchao`, `plain`.
+        layout: what describes the tensors: `aoserial`, `torchao`, `pickle`, `plain`.
         writer: as the file says, empty when it does not.
         file_bytes, header_bytes: sizes.
         types: quantized types first, in the order of the file.
@@ -84,17 +83,17 @@ def inspect(path: str | os.PathLike[str]) -> Summary:
         MissingFileError, PathError: no such file, or not a regular one.
         FormatError, IntegrityError, LimitError: a header that cannot be read.
     """
-    with SafetensorsFile.open(path) as file, locating(file=os.fspath(path)):
-        catalog = read_catalog(file)
+    with open_archive(path) as file, locating(file=os.fspath(path)):
+        catalog = file.catalog
         upgrader = quiet_upgrader()
-        rows = [*_quantized(catalog.groups, upgrader), *_plain(catalog, file.header.entries)]
+        rows = [*_quantized(catalog.groups, upgrader), *_plain(file)]
         return Summary(
             path=os.fspath(path),
-            format="safetensors",
+            format=file.format,
             layout=catalog.layout,
             writer=catalog.writer,
-            file_bytes=file.source.size,
-            header_bytes=len(file.header.raw),
+            file_bytes=file.nbytes,
+            header_bytes=file.header_bytes,
             types=tuple(rows),
             ties=len(catalog.ties),
             trail=tuple(catalog.trail),
@@ -127,6 +126,8 @@ def _quantized(groups: Iterable[Group], upgrader: Upgrader) -> list[TypeSummary]
 def _future(group: Group, upgrader: Upgrader) -> tuple[str | None, str]:
     """What the group's records become on loading, or why they do not."""
     record: Record = group.template
+    if group.fault is not None:
+        return None, group.fault.message
     if upgrader.registry.find(record.type) is None:
         return None, ""
     try:
@@ -137,22 +138,18 @@ def _future(group: Group, upgrader: Upgrader) -> tuple[str | None, str]:
     return (spell(head) if head != (record.type, record.version) else None), ""
 
 
-def _plain(catalog: Catalog, entries: dict[str, Entry]) -> list[TypeSummary]:
-    if not catalog.plain:
+def _plain(file: Archive) -> list[TypeSummary]:
+    parts = [file.parts[key] for key in file.catalog.plain.values()]
+    if not parts:
         return []
-    weights = size = 0
-    for key in catalog.plain.values():
-        dtype, shape = entries[key][:2]
-        weights += math.prod(shape)
-        size += nbytes(dtype, shape)
     return [
         TypeSummary(
             type="torch.Tensor",
             version=None,
             head=None,
             becomes=None,
-            count=len(catalog.plain),
-            weights=weights,
-            nbytes=size,
+            count=len(parts),
+            weights=sum(math.prod(part.shape) for part in parts),
+            nbytes=sum(part.nbytes for part in parts),
         )
     ]

@@ -6,16 +6,12 @@ Torch-free where only headers and checksums are looked at; `deep` imports it to 
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from aoserial.checkpoint.contents import Prepared, prepare, read_catalog, upgrader_for
-from aoserial.errors import AoserialError, Faults, IntegrityError, MissingFileError, PathError
-from aoserial.record import Catalog
-from aoserial.storage.safetensors import SafetensorsFile
-
-CHUNK_BYTES = 4 << 20  # large enough that the reads do not show, small enough to stay in cache
+from aoserial.checkpoint.archives import Archive, open_archive
+from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
+from aoserial.errors import AoserialError, MissingFileError, PathError, each_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,44 +45,27 @@ def verify(path: str | os.PathLike[str], *, deep: bool = False) -> Verdict:
     faults: list[AoserialError] = []
     unverified: list[str] = []
     try:
-        with SafetensorsFile.open(path) as file:
-            catalog = read_catalog(file)
-            if not catalog.sealed:
-                unverified.append("the header: the file has no digest of it")
-            if not catalog.crcs:
-                unverified.append("the data: the file has no checksums")
+        with open_archive(path) as file:
+            catalog = file.catalog
+            unverified += file.unverified
             prepared: list[Prepared] = []
             try:
                 prepared = prepare(catalog, upgrader_for(None))
             except AoserialError as error:
-                faults += _single(error)
+                faults += each_of(error)
             if deep:
-                faults += check_checksums(file, catalog)
+                faults += file.checksum_faults()
                 faults += _check_values(file, prepared)
     except (MissingFileError, PathError):
         raise
     except AoserialError as error:
-        faults += _single(error)
+        faults += each_of(error)
     for fault in faults:
         fault.locate(file=os.fspath(path))
     return Verdict(path=os.fspath(path), faults=tuple(faults), unverified=tuple(unverified))
 
 
-def check_checksums(file: SafetensorsFile, catalog: Catalog) -> Iterator[IntegrityError]:
-    """A fault for each tensor whose bytes do not have the CRC-32 that was written with them."""
-    for key, expected in zip(file.header.entries, catalog.crcs, strict=bool(catalog.crcs)):
-        found = 0
-        for chunk in file.parts[key].chunks(CHUNK_BYTES):
-            found = zlib.crc32(chunk, found)
-        if found != expected:
-            fault = IntegrityError(
-                f"CRC-32 is {found:08x}, the file says {expected:08x}: its bytes were changed "
-                f"after they were written"
-            )
-            yield fault.locate(name=key)
-
-
-def _check_values(file: SafetensorsFile, prepared: list[Prepared]) -> Iterator[AoserialError]:
+def _check_values(file: Archive, prepared: list[Prepared]) -> Iterator[AoserialError]:
     """A fault for each part whose values its type does not allow."""
     known = [one for one in prepared if one.outcome is not None]
     if not known:
@@ -101,9 +80,3 @@ def _check_values(file: SafetensorsFile, prepared: list[Prepared]) -> Iterator[A
                     yield fault.locate(name=name)
             except AoserialError as error:  # a bool byte of 2, a migration that fails at the data
                 yield error.locate(name=name)
-
-
-def _single(error: AoserialError) -> list[AoserialError]:
-    if isinstance(error, Faults):
-        return [fault for fault in error.exceptions if isinstance(fault, AoserialError)]
-    return [error]

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from aoserial.errors import AoserialError
 from aoserial.record.record import Record
 from aoserial.schema import FrozenMap
 from aoserial.storage import Shape, SlotPart
@@ -32,11 +33,13 @@ class Group:
         template: the record they all are, its parts slots without bytes.
         fingerprint: of the schema they were written with; None where the writer kept none.
         members: name → the keys of its parts, in the order of `template.parts`.
+        fault: why the fields of its records could not be understood.
     """
 
     template: Record
     fingerprint: str | None
     members: dict[str, tuple[str, ...]]
+    fault: AoserialError | None = None
 
 
 @dataclass(kw_only=True)
@@ -44,7 +47,7 @@ class Catalog:
     """The contents of a checkpoint.
 
     Attributes:
-        layout: whose metadata described them: `aoserial`, `torchao` or `plain`.
+        layout: what described them: metadata of `aoserial` or `torchao`, a `pickle`, or `plain`.
         groups: the quantized tensors.
         plain: name → key of the plain tensors.
         ties: name → the name whose tensor it shares.

@@ -66,7 +66,6 @@ _LEGACY = re.compile(
 )
 
 _PICKLES = ("a zip archive", "a pickle", "a tar archive")
-_NO_PICKLES = "; pickled checkpoints are not read by this version"
 
 
 def looks_like(first_bytes: bytes) -> str:
@@ -93,20 +92,30 @@ def detect(source: Source) -> str:
 
 def container(head: bytes) -> str:
     """`detect`, given the first `SNIFF_BYTES` of a file (all of it, if it is shorter)."""
-    length = int.from_bytes(head[:8], "little")
-    phrase = looks_like(head)
-    # Text or another magic number in the place of the length makes it huge. A huge length before a
-    # brace that is nothing else is a hostile or torn header, and the header's reader says so.
-    if head[8:9] == b"{" and (length <= MAX_HEADER_BYTES or phrase == UNKNOWN):
+    if _is_safetensors(head):
         return "safetensors"
+    phrase = looks_like(head)
     if phrase != UNKNOWN:
-        advice = _NO_PICKLES if phrase.startswith(_PICKLES) else ""
-        raise HeaderError(f"not a safetensors file: it is {phrase}{advice}")
+        raise HeaderError(f"not a safetensors file: it is {phrase}")
     if len(head) <= 8:
         raise HeaderError(f"not a safetensors file: {len(head)} bytes are too few for one")
     raise HeaderError(
         f"not a safetensors file: its header must start with '{{', byte 8 is 0x{head[8]:02x}"
     )
+
+
+def is_pickle(head: bytes) -> bool:
+    """Whether the first `SNIFF_BYTES` of a file are those of a pickle or of an archive with one."""
+    if _is_safetensors(head):
+        return False  # its length may have the bytes of any magic number
+    return bool(_LEGACY.match(head)) or looks_like(head).startswith(_PICKLES)
+
+
+def _is_safetensors(head: bytes) -> bool:
+    # Text or another magic number in the place of the length makes it huge. A huge length before a
+    # brace that is nothing else is a hostile or torn header, and the header's reader says so.
+    length = int.from_bytes(head[:8], "little")
+    return head[8:9] == b"{" and (length <= MAX_HEADER_BYTES or looks_like(head) == UNKNOWN)
 
 
 def pickle_container(head: bytes) -> str:

@@ -21,10 +21,15 @@ class InertTensor:
     It is no torch.Tensor. `record` has everything; saved again, it is byte-equal.
     """
 
-    __slots__ = ("fingerprint", "reason", "record")
+    __slots__ = ("fingerprint", "pickled", "reason", "record")
 
     def __init__(
-        self, record: Record, *, fingerprint: str | None = None, reason: str | None = None
+        self,
+        record: Record,
+        *,
+        fingerprint: str | None = None,
+        reason: str = "",
+        pickled: Any = None,
     ) -> None:
         """Holds a record.
 
@@ -32,9 +37,11 @@ class InertTensor:
             record: as stored.
             fingerprint: of the schema it was written with, None where the writer kept none.
             reason: a sentence on why it is inert; that its type is not known, unless given.
+            pickled: the value it was in a pickle, as which it is saved to one again.
         """
         self.record = record
         self.fingerprint = fingerprint
+        self.pickled = pickled
         self.reason = reason or f"no class is registered for {escape(record.type)}"
 
     @property

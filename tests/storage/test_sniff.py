@@ -15,6 +15,7 @@ import torch
 from aoserial.errors import FormatError, HeaderError
 from aoserial.storage import Source, detect, looks_like
 from aoserial.storage.safetensors import SafetensorsFile
+from aoserial.storage.sniff import SNIFF_BYTES, is_pickle
 
 
 def _zipped():
@@ -78,11 +79,18 @@ def test_a_file_of_another_kind_is_refused_with_a_phrase_that_says_which(content
 
 
 @pytest.mark.parametrize("content", [_zipped(), _tarred(), pickle.dumps({})])
-def test_a_pickled_checkpoint_is_refused_with_word_that_pickles_are_not_read(content, tmp_path):
+def test_a_pickle_is_known_by_its_first_bytes_and_is_no_safetensors_file(content, tmp_path):
     path = tmp_path / "model.safetensors"
     path.write_bytes(content)
-    with pytest.raises(FormatError, match="pickled checkpoints are not read"):
+    assert is_pickle(content[:SNIFF_BYTES])
+    with pytest.raises(FormatError, match="not a safetensors file: it is a"):
         SafetensorsFile.open(path)
+
+
+def test_a_header_whose_length_looks_like_a_pickle_is_a_safetensors_file():
+    header = (0x0280).to_bytes(8, "little") + b"{" + b" " * 0x27E + b"}"
+    assert header.startswith(b"\x80\x02")
+    assert not is_pickle(header[:SNIFF_BYTES])
 
 
 def test_a_zip_appended_to_a_safetensors_file_is_trailing_data(tmp_path):

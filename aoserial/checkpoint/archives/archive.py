@@ -1,0 +1,81 @@
+"""What the stages above storage know of an opened file. Torch-free."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aoserial.errors import AoserialError
+from aoserial.record import Catalog
+from aoserial.storage import Closing, Part
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a pickle says of a tensor beside its values: a Parameter it was, or one that trains."""
+
+    parameter: bool
+    requires_grad: bool
+
+
+class Archive(Closing):
+    """An opened file.
+
+    Attributes:
+        path: of the file.
+        format: `safetensors`, or `torch.save (zip)`, `(legacy)`, `(tar)`.
+        nbytes: of the file.
+        header_bytes: of what was read to know what it holds.
+        parts: its plain tensors by key, alone or inside records.
+        marks: name → mark, of the tensors that have one.
+        notes: what is in the file, and neither among its tensors nor in its tree.
+    """
+
+    path: str
+    format: str
+    nbytes: int
+    header_bytes: int
+    parts: Mapping[str, Part]
+    marks: Mapping[str, Mark]
+    notes: Sequence[str]
+
+    @property
+    @abstractmethod
+    def catalog(self) -> Catalog:
+        """What the file holds, by name.
+
+        Raises:
+            AoserialError: what describes the tensors is malformed, or does not fit them.
+        """
+
+    @abstractmethod
+    def tensors(self, keys: Sequence[str]) -> list[torch.Tensor]:
+        """The tensors of parts, each contiguous and in a storage of its own."""
+
+    @abstractmethod
+    def plain(self, keys: Sequence[str]) -> list[torch.Tensor]:
+        """Plain tensors as they were saved; pickles keep strides and shared storages."""
+
+    @abstractmethod
+    def checksum_faults(self) -> Iterator[AoserialError]:
+        """Reads every byte that has a checksum; a fault for each that does not fit."""
+
+    @property
+    @abstractmethod
+    def unverified(self) -> list[str]:
+        """What the file carries no digest for."""
+
+    def value(self, name: str) -> Any:
+        """What a pickle has under the name of a tensor; None in a safetensors file."""
+        del name
+        return None
+
+    @property
+    def tree(self) -> Any:
+        """All that a pickle holds, as inert values; None in a safetensors file."""
+        return None
