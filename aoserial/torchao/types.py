@@ -22,7 +22,7 @@ from aoserial.schema import (
 )
 from aoserial.schema.registry import builtin_documents
 from aoserial.storage import Shape
-from aoserial.torchao import microscaling
+from aoserial.torchao import float8, integers, microscaling, prototypes, training
 from aoserial.torchao.objects import ENUMS, OBJECTS
 
 OWNER = "aoserial.torchao"
@@ -35,7 +35,7 @@ _INT4_FIELDS = (
 
 FLOAT8_TENSOR = Schema(
     type="torchao.Float8Tensor",
-    version=2,  # 1 is the form of 0.13, with bounds on the tensor, which was only ever pickled
+    version=2,  # the earlier one, which was only ever pickled, is in `float8`
     fields=(
         tensor("qdata"),
         tensor("scale"),
@@ -211,7 +211,7 @@ WRITTEN: dict[str, Written] = {
 }
 
 # earlier forms of the same types, which were only ever pickled
-_OLDER = (*microscaling.MX_TENSORS, *microscaling.NVFP4_TENSORS)
+_OLDER = (*float8.FLOAT8_TENSORS, *microscaling.MX_TENSORS, *microscaling.NVFP4_TENSORS)
 
 for _enum in (*ENUMS, *microscaling.ENUM_SCHEMAS):
     REGISTRY.add_enum(_enum)
@@ -219,6 +219,10 @@ for _schema in (
     *OBJECTS,
     *microscaling.OBJECT_SCHEMAS,
     *(written.schema for written in WRITTEN.values()),
+    *float8.SCHEMAS,
+    *integers.SCHEMAS,
+    *prototypes.SCHEMAS,
+    *training.SCHEMAS,
 ):
     _older = tuple(schema for schema in _OLDER if schema.type == _schema.type)
     REGISTRY.add(_schema, owner=OWNER, frozen=builtin_documents(), older=_older)

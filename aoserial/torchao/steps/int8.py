@@ -21,15 +21,20 @@ _PER_TOKEN = "int8_asym_per_token"
 def leave_torchao_int8(record: Record) -> Record:
     """Int8Tensor of torchao 0.15 to 0.18: same bytes, activation settings in one object.
 
-    A zero point that is all zeros is kept: values do not decide what a file holds.
+    A zero point that is all zeros is kept: values do not decide what a file holds. 0.15 gave the
+    scales of groups one dimension more than the weight has (torchao-0.15.0/int8wo_pergroup_v2).
     Proved by fixtures/torchao-0.18.0/int8static_int8w.
     """
     given = record.attributes
+    scale = record.parts["scale"]
+    if len(scale.shape) == len(record.shape) + 1 and scale.shape[-1] == 1:
+        scale = scale.view(scale.dtype, scale.shape[:-1])
     names = {"act_quant_scale": "act_scale", "act_quant_zero_point": "act_zero_point"}
     return (
         record.at(1, type="aoserial.Int8Tensor")
         .drop("act_quant_kwargs", "dtype")
         .rename(**{old: new for old, new in names.items() if old in record.parts})
+        .put(scale=scale)
         .set(
             activation=_int8_activation(given["act_quant_kwargs"], record),
             reduce_range=bool(given["reduce_range"]),
