@@ -40,6 +40,14 @@ def format_of(spec: ActivationSpec) -> str | None:
     return {"int8": "int8", "float4_e2m1fn_x2": "nvfp4"}.get(spec.dtype)
 
 
+def leaves_alone(spec: ActivationSpec, x: torch.Tensor) -> bool:
+    """Whether an activation of this shape is not quantized.
+
+    Source: torchao 0.8 to 0.17, `_int8_symm_per_token_reduced_range_quant_noop_decode`.
+    """
+    return spec.skip_decode and x.dim() > 1 and x.shape[1] == 1
+
+
 def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
     """Why `fake_quantize` cannot honour these settings; None if it can.
 
@@ -48,7 +56,8 @@ def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
     """
     kind = format_of(spec)
     in_blocks = kind in ("mx", "nvfp4")  # whose scales are always computed from the activation
-    plain = spec.mapping == "symmetric" and not spec.reduce_range and "act_zero_point" not in parts
+    whole = not spec.reduce_range and not spec.narrow_range and spec.least_scale is None
+    plain = spec.mapping == "symmetric" and whole and "act_zero_point" not in parts
     refused = {
         f"an activation in {spec.dtype} is not implemented": kind is None,
         f"an activation in {spec.dtype} with power-of-two scales has no static scale": (
@@ -82,6 +91,7 @@ def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
         "a floating-point activation is symmetric and uses its whole range": (
             kind != "int8" and not plain
         ),
+        "codes from -127 are not half of the code range": (spec.narrow_range and spec.reduce_range),
     }
     return next((sentence for sentence, holds in refused.items() if holds), None)
 
@@ -111,9 +121,10 @@ def fake_quantize(
                 scale = tensor_scale(x)
             return through_nvfp4(x, scale, block_size=block_size)
         case "int8":
-            low, high = (-64, 63) if spec.reduce_range else (-128, 127)
+            low, high = _int8_limits(spec)
             if scale is None:
-                scale, zero_point = _int8_parameters(x, spec, block_size, (low, high), _INT8_EPS)
+                least = _INT8_EPS if spec.least_scale is None else spec.least_scale
+                scale, zero_point = _int8_parameters(x, spec, block_size, (low, high), least)
                 scale = scale.to(torch.float32)
             scale, zero_point = _ranked(scale, x), _ranked(zero_point, x)
             codes = _int8_codes(x, block_size, scale, zero_point, (low, high))
@@ -135,8 +146,8 @@ def fake_quantize_narrow(x: torch.Tensor, spec: ActivationSpec) -> torch.Tensor:
     Source: torchao 0.18, `_apply_int8_act_asym_per_token_quant_dequant`, for its intx weights.
     """
     block_size = blocks(spec, x)
-    limits = (-64, 63) if spec.reduce_range else (-128, 127)
-    least = torch.finfo(x.dtype).tiny
+    limits = _int8_limits(spec)
+    least = torch.finfo(x.dtype).tiny if spec.least_scale is None else spec.least_scale
     scale, zero_point = _int8_parameters(x, spec, block_size, limits, least)
     codes = _int8_codes(x, block_size, scale, zero_point, limits)
     return dequantize_int8(codes, scale, zero_point, block_size=block_size, dtype=x.dtype)
@@ -174,6 +185,13 @@ def _float8_scale(
         largest = largest.clamp(min=spec.lower_bound, max=spec.upper_bound)
     scale = (largest / torch.finfo(dtype).max).to(torch.float32)
     return torch.where(scale == 0, torch.ones_like(scale), scale)
+
+
+def _int8_limits(spec: ActivationSpec) -> tuple[int, int]:
+    """The lowest and the highest code."""
+    if spec.reduce_range:
+        return -64, 63
+    return (-127 if spec.narrow_range else -128), 127
 
 
 def _int8_parameters(

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from aoserial.kernels.activation import fake_quantize, fake_quantize_narrow, format_of, refusal
+from aoserial.kernels.activation import (
+    fake_quantize,
+    fake_quantize_narrow,
+    format_of,
+    leaves_alone,
+    refusal,
+)
 from aoserial.kernels.arithmetic import (
     dequantize_float8,
     dequantize_int4,
@@ -59,8 +66,9 @@ class Reference:
         spec, parts = weight.spec, weight.parts
         dtype = x.dtype
         if "act_pre_scale" in parts:
-            x = x * parts["act_pre_scale"]
-        if spec.activation is not None:
+            pre_scale = parts["act_pre_scale"]
+            x = x / pre_scale if spec.act_pre_scale_op == "divide" else x * pre_scale
+        if spec.activation is not None and not leaves_alone(spec.activation, x):
             if spec.kind == "intx" and _is_dynamic_int8(spec.activation):
                 x = fake_quantize_narrow(x.to(dtype), spec.activation)
                 return _plain_linear(x, dequantize(weight), bias)
@@ -113,7 +121,9 @@ def _int8(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
 
 def _by_zero_domain(weight: Weight, dtype: torch.dtype) -> torch.Tensor:
     spec, parts = weight.spec, weight.parts
-    dequantize_codes = dequantize_int4 if spec.kind == "int4" else dequantize_intx
+    dequantize_codes: Callable[..., torch.Tensor] = dequantize_intx
+    if spec.kind == "int4":
+        dequantize_codes = partial(dequantize_int4, narrow_arithmetic=spec.narrow_arithmetic)
     return dequantize_codes(
         parts["qdata"],
         parts["scale"],

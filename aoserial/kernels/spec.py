@@ -21,6 +21,9 @@ class ActivationSpec:
         mapping: how values are mapped to codes: `symmetric`, `symmetric_no_clipping_err` or
             `asymmetric`.
         reduce_range: use half of the code range.
+        narrow_range: of int8: codes from -127, not -128.
+        least_scale: what smaller scales of int8 are raised to; None for float32's machine epsilon.
+        skip_decode: an activation whose second dimension is 1 stays as it is.
         lower_bound, upper_bound: bounds of |x| when choosing a scale.
         scale_mode: of MX formats, and what tells them from others: `floor`, `ceil`, `even` or
             `rceil`. `float4_e2m1fn_x2` without it is NVFP4.
@@ -36,6 +39,9 @@ class ActivationSpec:
     block_size: tuple[int, ...] | None = None
     mapping: str = "symmetric"
     reduce_range: bool = False
+    narrow_range: bool = False
+    least_scale: float | None = None
+    skip_decode: bool = False
     lower_bound: float | None = None
     upper_bound: float | None = None
     scale_mode: str | None = None
@@ -56,6 +62,8 @@ class Spec:
         activation: what to do with the activation; None leaves it as it is.
         parts: the names of the parts the weight has.
         zero_domain: of int4 and intx: `none`, `int`, `float` or `offset`; see `arithmetic.affine`.
+        narrow_arithmetic: of int4: computed in the dtype of the result instead of in float32.
+        act_pre_scale_op: how act_pre_scale enters the activation, `multiply` or `divide`.
         bit_width: of intx: 1 to 8.
         element: of mx: the name of the elements' dtype, `float4_e2m1fn_x2` for two codes a byte.
         scale_op: of nvfp4: how the tensor's scale enters, `multiply` or `divide`.
@@ -70,6 +78,8 @@ class Spec:
     activation: ActivationSpec | None = None
     parts: tuple[str, ...] = ("qdata", "scale")
     zero_domain: str = "none"
+    narrow_arithmetic: bool = False
+    act_pre_scale_op: str = "multiply"
     bit_width: int | None = None
     element: str | None = None
     scale_op: str = "multiply"

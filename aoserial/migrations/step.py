@@ -26,7 +26,8 @@ class Question:
         answers: those that are possible.
         default: what is taken, and reported, when nobody answers; None refuses the record instead.
         why: one sentence.
-        concerns: whether the answer makes a difference to a record; a pure function.
+        concerns: whether the answer makes a difference to a record; a pure function. To a record
+            that it does not concern, a question without a default is not put.
     """
 
     name: str
@@ -113,8 +114,9 @@ def migration(
     """Registers the decorated function as the step of `type_id` from `source` to `target`.
 
     Args:
-        becomes: the type id, or all the ids, it turns into at version `target`; the same type if
-            not given, and then `target` must be `source + 1`.
+        becomes: the type id, or all the ids, it turns into, at version `target` unless the id says
+            another (`"acme.Int4Tensor@3"`); the same type if not given, and then `target` must be
+            `source + 1`.
         lossy: what the step loses, one line; `migrate` then needs to be told that it may.
         asks: what a file cannot tell; the function takes the answers by keyword.
 
@@ -127,7 +129,7 @@ def migration(
     kinds = (type_id,) if becomes is None else (becomes,) if isinstance(becomes, str) else becomes
 
     def register(function: Function) -> Function:
-        targets = tuple((kind, target) for kind in kinds)
+        targets = tuple(_version(kind, target) for kind in kinds)
         step = Step(
             source=(type_id, source), targets=targets, function=function, lossy=lossy, asks=asks
         )
@@ -135,6 +137,14 @@ def migration(
         return function
 
     return register
+
+
+def _version(text: str, usual: int) -> Version:
+    """`acme.Int4Tensor@2`, or an id alone, which means the version that is usual."""
+    kind, _, version = text.partition("@")
+    if version and not (version.isascii() and version.isdecimal() and int(version)):
+        raise SchemaError(f"{text!r} is no type id with a version: expected acme.Int4Tensor@2")
+    return kind, int(version or usual)
 
 
 def spell(version: Version) -> str:

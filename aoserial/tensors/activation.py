@@ -109,6 +109,9 @@ class Activation:
     granularity: Granularity
     mapping: Mapping = Mapping.symmetric
     reduce_range: bool = False
+    narrow_range: bool = False
+    least_scale: float | None = None
+    skip_decode: bool = False
     lower_bound: float | None = None
     upper_bound: float | None = None
     kernel: KernelHint | None = None
@@ -126,6 +129,9 @@ class Activation:
             block_size=self.granularity.block_size,
             mapping=self.mapping.name,
             reduce_range=self.reduce_range,
+            narrow_range=self.narrow_range,
+            least_scale=self.least_scale,
+            skip_decode=self.skip_decode,
             lower_bound=self.lower_bound,
             upper_bound=self.upper_bound,
             scale_mode=None if self.scale_mode is None else self.scale_mode.name,

@@ -12,7 +12,7 @@ from aoserial.tensors.weights import QuantizedWeight
 class ColumnParts(QuantizedWeight):
     """A weight that may have them.
 
-    act_pre_scale: multiplies the activation first (AWQ, SmoothQuant); one number, or [K].
+    act_pre_scale: scales the activation first (AWQ, SmoothQuant); one number, or [K].
     group_index: [K], the group of each k, for weights quantized in another order of columns
         (act-order). Such columns are in arbitrary groups, so no range of them is a tensor of its
         own, except all.

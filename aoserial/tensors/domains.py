@@ -25,7 +25,7 @@ class ZeroDomain(Enum):
 
 @bind(SCALE_OP)
 class ScaleOp(Enum):
-    """How the scale of the whole tensor enters."""
+    """How the scale of a whole tensor enters, into those of blocks or into an activation."""
 
     multiply = "multiply"
     divide = "divide"

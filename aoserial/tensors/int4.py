@@ -11,21 +11,23 @@ from aoserial.kernels import Weight, quantize_int4
 from aoserial.schema.builtin import INT4_TENSOR
 from aoserial.tensors.activation import Activation
 from aoserial.tensors.columns import ColumnParts
-from aoserial.tensors.domains import ZeroDomain, member
+from aoserial.tensors.domains import ScaleOp, ZeroDomain, member
 from aoserial.tensors.granularity import block_size
 from aoserial.tensors.registration import bind
 
 
 @bind(INT4_TENSOR)
 class Int4Tensor(ColumnParts):
-    """w by `zero_domain` from codes q, scales s and zero points z, computed in float32.
+    """w by `zero_domain` from codes q, scales s and zero points z.
 
     none: (q - 8) s.  int: (q - z) s.  float: (q - 8) s + z.  offset: q s + z.
+    Computed in float32, or, where narrow_arithmetic is set, each step in the result's dtype.
 
     qdata: uint8 [..., N, K/2], codes 0 to 15, even k in the low nibble.
     scale: floating point, ceil(shape / block_size).
     zero_point: integer or floating point, the shape of scale; there unless zero_domain is none.
-    act_pre_scale: multiplies the activation first (AWQ, SmoothQuant); one number, or [K].
+    act_pre_scale: scales the activation first (AWQ, SmoothQuant); one number, or [K].
+    act_pre_scale_op: whether it multiplies the activation or divides it.
     group_index: [K], the group of each k (act-order); such a tensor is not cut along K.
     """
 
@@ -37,6 +39,8 @@ class Int4Tensor(ColumnParts):
     act_pre_scale: torch.Tensor | None = None
     group_index: torch.Tensor | None = None
     activation: Activation | None = None
+    act_pre_scale_op: ScaleOp = ScaleOp.multiply
+    narrow_arithmetic: bool = False
 
     @classmethod
     def from_float(
@@ -85,4 +89,6 @@ class Int4Tensor(ColumnParts):
         return self._shown(
             "int4",
             zero_domain=self.zero_domain.name,
+            act_pre_scale_op=self.act_pre_scale_op.name,
+            narrow_arithmetic=self.narrow_arithmetic,
         )

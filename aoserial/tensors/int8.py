@@ -10,6 +10,7 @@ from aoserial.kernels import Weight, quantize_int8
 from aoserial.schema.builtin import INT8_TENSOR
 from aoserial.tensors.activation import Activation
 from aoserial.tensors.columns import ColumnParts
+from aoserial.tensors.domains import ScaleOp
 from aoserial.tensors.granularity import BlockSize, block_size
 from aoserial.tensors.registration import bind
 
@@ -22,7 +23,8 @@ class Int8Tensor(ColumnParts):
     scale: floating point, ceil(shape / block_size).
     zero_point: integer or floating point, the shape of scale; absent means zero.
     act_scale, act_zero_point: of a static activation.
-    act_pre_scale: multiplies the activation first (AWQ, SmoothQuant); one number, or [K].
+    act_pre_scale: scales the activation first (AWQ, SmoothQuant); one number, or [K].
+    act_pre_scale_op: whether it multiplies the activation or divides it.
     """
 
     qdata: torch.Tensor
@@ -33,6 +35,7 @@ class Int8Tensor(ColumnParts):
     act_zero_point: torch.Tensor | None = None
     act_pre_scale: torch.Tensor | None = None
     activation: Activation | None = None
+    act_pre_scale_op: ScaleOp = ScaleOp.multiply
     reduce_range: bool = False
 
     @classmethod
@@ -53,4 +56,5 @@ class Int8Tensor(ColumnParts):
     def kernel_weight(self) -> Weight:
         return self._shown(
             "int8",
+            act_pre_scale_op=self.act_pre_scale_op.name,
         )

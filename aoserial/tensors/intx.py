@@ -11,7 +11,7 @@ from aoserial.kernels import Weight, quantize_intx
 from aoserial.schema.builtin import INTX_TENSOR
 from aoserial.tensors.activation import Activation
 from aoserial.tensors.columns import ColumnParts
-from aoserial.tensors.domains import ZeroDomain, member
+from aoserial.tensors.domains import ScaleOp, ZeroDomain, member
 from aoserial.tensors.granularity import BlockSize, block_size
 from aoserial.tensors.registration import bind
 
@@ -25,7 +25,8 @@ class IntxTensor(ColumnParts):
     qdata: int8 [..., N, K], codes -2**(b-1) to 2**(b-1) - 1 with b the bit width.
     scale: floating point, ceil(shape / block_size).
     zero_point: integer or floating point, the shape of scale; there unless zero_domain is none.
-    act_pre_scale: multiplies the activation first (AWQ, SmoothQuant); one number, or [K].
+    act_pre_scale: scales the activation first (AWQ, SmoothQuant); one number, or [K].
+    act_pre_scale_op: whether it multiplies the activation or divides it.
     group_index: [K], the group of each k (act-order); such a tensor is not cut along K.
     """
 
@@ -38,6 +39,7 @@ class IntxTensor(ColumnParts):
     act_pre_scale: torch.Tensor | None = None
     group_index: torch.Tensor | None = None
     activation: Activation | None = None
+    act_pre_scale_op: ScaleOp = ScaleOp.multiply
 
     @classmethod
     def from_float(
@@ -85,4 +87,5 @@ class IntxTensor(ColumnParts):
             "intx",
             zero_domain=self.zero_domain.name,
             bit_width=self.bit_width,
+            act_pre_scale_op=self.act_pre_scale_op.name,
         )

@@ -63,6 +63,7 @@ def _float8(record: Record) -> Record:
 
 
 def _int8(record: Record) -> Record:
+    _refuse_division(record)
     names = {"act_scale": "act_quant_scale", "act_zero_point": "act_quant_zero_point"}
     held = {ours: theirs for ours, theirs in names.items() if ours in record.parts}
     activation = record.attributes["activation"]
@@ -80,7 +81,9 @@ def _int8(record: Record) -> Record:
 
 
 def _int4(record: Record) -> Record:
+    """torchao's int4 types, whose arithmetic is the kernel's: narrow_arithmetic has no place."""
     _refuse_parts(record, "group_index")
+    _refuse_division(record)
     domain = _symbol(record.attributes["zero_domain"])
     block = record.attributes["block_size"]
     if not isinstance(block, tuple) or any(size != 1 for size in block[:-1]):
@@ -209,6 +212,12 @@ def _refuse_parts(record: Record, *names: str) -> None:
             raise UnsupportedTensorError(f"torchao's counterpart of {record.type} has no {name}")
 
 
+def _refuse_division(record: Record) -> None:
+    op = record.attributes["act_pre_scale_op"]
+    if "act_pre_scale" in record.parts and _symbol(op) == "divide":
+        raise UnsupportedTensorError("torchao's act_pre_scale multiplies, this one divides")
+
+
 def _object(name: str, **fields: Value) -> Nested:
     return Nested(f"torchao.{name}", 1, FrozenMap(fields))
 
@@ -259,8 +268,15 @@ def _float8_kwargs(activation: Value) -> Nested | None:
 
 
 def _int8_kwargs(activation: Value) -> Nested | None:
+    """torchao's int8 settings; its newer type has no choice of the lowest code and least scale.
+
+    Those only move the rounding of an activation: torchao itself changed them from its older types
+    to this one, under the same names.
+    """
     if not isinstance(activation, Nested):
         return None
+    if activation["skip_decode"]:
+        raise UnsupportedTensorError("torchao's Int8Tensor quantizes every activation alike")
     return _object(
         "QuantizeTensorToInt8Kwargs",
         granularity=_granularity(activation["granularity"]),

@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from aoserial.kernels import ActivationSpec
-from aoserial.kernels.activation import blocks, fake_quantize, fake_quantize_narrow, refusal
+from aoserial.kernels.activation import (
+    blocks,
+    fake_quantize,
+    fake_quantize_narrow,
+    leaves_alone,
+    refusal,
+)
 from aoserial.kernels.arithmetic import through_mx, through_nvfp4
 
 INT8 = ActivationSpec(static=False, dtype="int8", granularity="row", dim=-1)
@@ -33,6 +39,29 @@ def test_reduced_range_uses_half_the_codes() -> None:
     scale = torch.tensor(2.0) / 63.5
     codes = torch.round(x * (1 / scale)).clamp(-64, 63)
     assert torch.equal(fake_quantize(x, replace(INT8, reduce_range=True)), codes * scale)
+
+
+def test_narrow_range_leaves_the_lowest_code_out() -> None:
+    x = torch.tensor([[1.0, -2.0, 0.5]])
+    scale = torch.tensor(2.0) / 127
+    codes = torch.round(x * (1 / scale)).clamp(-127, 127)
+    assert torch.equal(fake_quantize(x, replace(INT8, narrow_range=True)), codes * scale)
+
+
+def test_small_scales_are_raised_to_the_least() -> None:
+    x = torch.tensor([[1e-4, -2e-4]])
+    codes = torch.round(x * (1 / torch.tensor(1e-5)))
+    spec = replace(INT8, narrow_range=True, least_scale=1e-5)
+    for found in (fake_quantize(x, spec), fake_quantize_narrow(x, spec)):
+        assert torch.equal(found, codes * torch.tensor(1e-5))
+
+
+def test_an_activation_of_one_position_is_left_alone_where_decoding_skips() -> None:
+    spec = replace(INT8, skip_decode=True)
+    assert leaves_alone(spec, torch.ones(2, 1, 8))
+    assert not leaves_alone(spec, torch.ones(2, 3, 8))
+    assert not leaves_alone(spec, torch.ones(8))
+    assert not leaves_alone(INT8, torch.ones(2, 1, 8))
 
 
 def test_asymmetric_int8_has_its_minimum_at_the_lowest_code() -> None:
@@ -136,6 +165,8 @@ def test_a_granularity_is_a_block_size(spec: ActivationSpec, expected: tuple[int
         (replace(INT8, upper_bound=1.0), (), "bounds"),
         (replace(FLOAT8, mapping="asymmetric"), (), "symmetric"),
         (replace(FLOAT8, reduce_range=True), (), "whole range"),
+        (replace(FLOAT8, narrow_range=True), (), "whole range"),
+        (replace(INT8, narrow_range=True, reduce_range=True), (), "half"),
         (replace(MX, dtype="int8"), (), "int8 is not implemented"),
         (replace(MX, scale_mode=None), (), "float6_e2m3fn is not implemented"),
         (replace(MX, static=True), (), "no static scale"),

@@ -64,6 +64,18 @@ def test_int4_is_computed_in_float32_whatever_its_parts_are() -> None:
     assert found.tolist() == [[zero.item(), (product + zero.float().squeeze()).item()]]
 
 
+@pytest.mark.parametrize("domain", ZERO_DOMAINS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_narrow_int4_is_computed_as_intx_is(dtype: torch.dtype, domain: str) -> None:
+    codes = torch.randint(0, 16, (4, 8), dtype=torch.uint8)
+    scale, zero = torch.rand(4, 2).to(dtype), torch.randint(0, 16, (4, 2)).to(dtype)
+    facts = {"zero_domain": domain, "block_size": (1, 4), "dtype": dtype}
+    zeros = {"none": (None, None), "int": (zero, zero - 8)}.get(domain, (zero, zero))
+    narrow = dequantize_int4(pack_nibbles(codes), scale, zeros[0], narrow_arithmetic=True, **facts)
+    signed = codes.to(torch.int8) - (8 if domain != "offset" else 0)
+    assert same_bytes(narrow, dequantize_intx(signed, scale, zeros[1], **facts))
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_intx_is_computed_in_the_dtype_asked_for(dtype: torch.dtype) -> None:
     codes = torch.randint(-8, 8, (4, 8), dtype=torch.int8)

@@ -168,6 +168,26 @@ def test_the_pre_scale_multiplies_the_activation() -> None:
     assert torch.equal(linear(x, scaled), linear(x * pre_scale, weight))
 
 
+def test_a_pre_scale_that_divides_is_not_turned_into_its_reciprocal() -> None:
+    weight = int8_weight()
+    pre_scale = torch.rand(8) + 0.5
+    parts = {**weight.parts, "act_pre_scale": pre_scale}
+    spec = replace(weight.spec, parts=tuple(parts), act_pre_scale_op="divide")
+    x = torch.randn(3, 8)
+    assert torch.equal(linear(x, Weight(spec=spec, parts=parts)), linear(x / pre_scale, weight))
+
+
+def test_an_activation_that_is_left_alone_meets_the_weight_as_it_is() -> None:
+    weight = int8_weight()
+    activation = ActivationSpec(
+        static=False, dtype="int8", granularity="row", dim=-1, skip_decode=True
+    )
+    skipping = Weight(spec=replace(weight.spec, activation=activation), parts=weight.parts)
+    decoding, longer = torch.randn(2, 1, 8), torch.randn(2, 3, 8)
+    assert torch.equal(linear(decoding, skipping), linear(decoding, weight))
+    assert not torch.equal(linear(longer, skipping), linear(longer, weight))
+
+
 def test_a_quantized_activation_is_multiplied_in_float32() -> None:
     weight = int8_weight()
     activation = ActivationSpec(static=False, dtype="int8", granularity="row", dim=-1)

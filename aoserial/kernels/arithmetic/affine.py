@@ -103,25 +103,30 @@ def dequantize_int4(
     block_size: Sequence[int],
     dtype: torch.dtype,
     group_index: torch.Tensor | None = None,
+    narrow_arithmetic: bool = False,
 ) -> torch.Tensor:
     """Codes 0 to 15, computed in float32, each operation rounded, and then cast to `dtype`.
 
     Args:
         qdata: uint8 [..., N, K/2], even k in the low nibble.
         scale, zero_point: ceil(shape / block_size).
+        narrow_arithmetic: each operation is rounded to `dtype` instead, as those of intx are
+            (torchao 0.2 to 0.17, `_dequantize_affine_tinygemm_no_dtype_check`).
     """
-    codes = unpack_nibbles(qdata).to(torch.float32)
+    working = dtype if narrow_arithmetic else torch.float32
+    codes = unpack_nibbles(qdata).to(working)
 
     def spread(part: torch.Tensor) -> torch.Tensor:
-        return expand(part.to(torch.float32), block_size, codes.shape, group_index)
+        wide = part if narrow_arithmetic else part.to(torch.float32)
+        return expand(wide, block_size, codes.shape, group_index)
 
     if zero_domain in ("none", "float"):
         codes = codes - _INT4_MID
     elif zero_domain == "int" and zero_point is not None:
-        codes = codes - spread(zero_point)
-    w = codes * spread(scale)
+        codes = codes - spread(zero_point).to(working)
+    w = (codes * spread(scale)).to(working)
     if zero_domain in ("float", "offset") and zero_point is not None:
-        w = w + spread(zero_point)
+        w = (w + spread(zero_point)).to(working)
     return w.to(dtype)
 
 

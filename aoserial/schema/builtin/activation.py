@@ -120,6 +120,14 @@ ACTIVATION = Schema(
             "mapping", "enum:aoserial.Mapping", Symbol("aoserial.Mapping", "symmetric")
         ),
         optional_attribute("reduce_range", "bool", False, doc="use half of the code range"),
+        optional_attribute("narrow_range", "bool", False, doc="int8 codes from -127, not -128"),
+        optional_attribute("least_scale", "float?", None, doc="smaller scales are raised to it"),
+        optional_attribute(
+            "skip_decode",
+            "bool",
+            False,
+            doc="an activation whose second dimension is 1 stays as it is",
+        ),
         optional_attribute("lower_bound", "float?", None, doc="of |x| when choosing a scale"),
         optional_attribute("upper_bound", "float?", None, doc="of |x| when choosing a scale"),
         optional_attribute("kernel", "object:aoserial.KernelHint?", None),

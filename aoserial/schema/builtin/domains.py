@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from aoserial.schema.fields import Field, optional_tensor
+from aoserial.schema.fields import Field, optional_attribute, optional_tensor
 from aoserial.schema.schema import EnumSchema
 from aoserial.schema.shapes import BLOCKS
+from aoserial.schema.values import Symbol
 
 FLOATS = ("float32", "bfloat16", "float16", "float64")
 INTEGERS = ("int8", "uint8", "int16", "int32", "int64")
@@ -42,5 +43,15 @@ def act_pre_scale() -> Field:
     return optional_tensor(
         "act_pre_scale",
         *FLOATS,
-        doc="multiplies the activation first (AWQ, SmoothQuant)",
+        doc="scales the activation first (AWQ, SmoothQuant)",
+    )
+
+
+def act_pre_scale_op() -> Field:
+    """1 / x is not exact, so a scale that was divided by stays what it was."""
+    return optional_attribute(
+        "act_pre_scale_op",
+        "enum:aoserial.ScaleOp",
+        Symbol("aoserial.ScaleOp", "multiply"),
+        doc="how act_pre_scale enters; the wrapper of torchao 0.6 to 0.17 divides",
     )

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from aoserial.schema.builtin.domains import FLOATS, act_pre_scale, group_index, zero_point
+from aoserial.schema.builtin.domains import (
+    FLOATS,
+    act_pre_scale,
+    act_pre_scale_op,
+    group_index,
+    zero_point,
+)
 from aoserial.schema.fields import attribute, optional_attribute, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
@@ -25,6 +31,13 @@ INT4_TENSOR = Schema(
         act_pre_scale(),
         group_index(),
         optional_attribute("activation", "object:aoserial.Activation?", None),
+        act_pre_scale_op(),
+        optional_attribute(
+            "narrow_arithmetic",
+            "bool",
+            False,
+            doc="each operation is rounded to the result's dtype, not to float32",
+        ),
     ),
-    doc="4-bit codes with a scale a block, computed in float32.",
+    doc="4-bit codes with a scale a block, computed in float32 unless it says otherwise.",
 )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from aoserial.schema.builtin.domains import FLOATS, INTEGERS, act_pre_scale
+from aoserial.schema.builtin.domains import (
+    FLOATS,
+    INTEGERS,
+    act_pre_scale,
+    act_pre_scale_op,
+)
 from aoserial.schema.fields import attribute, optional_attribute, optional_tensor, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
@@ -20,6 +25,7 @@ INT8_TENSOR = Schema(
         optional_tensor("act_zero_point", *INTEGERS, *FLOATS),
         act_pre_scale(),
         optional_attribute("activation", "object:aoserial.Activation?", None),
+        act_pre_scale_op(),
         optional_attribute("reduce_range", "bool", False, doc="codes use [-64, 63] only"),
     ),
     doc="int8 codes with a scale a block: w = (qdata - zero_point) * scale.",

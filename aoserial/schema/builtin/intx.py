@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from aoserial.schema.builtin.domains import FLOATS, act_pre_scale, group_index, zero_point
+from aoserial.schema.builtin.domains import (
+    FLOATS,
+    act_pre_scale,
+    act_pre_scale_op,
+    group_index,
+    zero_point,
+)
 from aoserial.schema.fields import attribute, optional_attribute, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
@@ -21,6 +27,7 @@ INTX_TENSOR = Schema(
         act_pre_scale(),
         group_index(),
         optional_attribute("activation", "object:aoserial.Activation?", None),
+        act_pre_scale_op(),
     ),
     doc="Codes of 1 to 8 bits with a scale a block, computed in the logical dtype.",
 )

@@ -10,10 +10,10 @@ from aoserial.schema.values import Symbol
 SCALE_OP = EnumSchema(
     type="aoserial.ScaleOp",
     symbols={
-        "multiply": "the block's scale times the tensor's",
-        "divide": "the block's scale divided by the tensor's (1 / (1 / x) is not x)",
+        "multiply": "times the scale",
+        "divide": "divided by the scale (1 / (1 / x) is not x)",
     },
-    doc="How the scale of the whole tensor enters.",
+    doc="How the scale of a whole tensor enters, into those of blocks or into an activation.",
 )
 
 NVFP4_TENSOR = Schema(

@@ -8,13 +8,11 @@ from aoserial.errors import FieldError
 from aoserial.migrations import migration
 from aoserial.record import Record
 from aoserial.schema import Nested, Symbol, Value
-from aoserial.storage import Part, Shape, compute
+from aoserial.storage import Part, Shape, compute, describe
 from aoserial.torchao.steps.settings import activation, granularity
 
 if TYPE_CHECKING:
     import torch
-
-_INNER = 4  # int32 a lane in the last dimension of a tile: inner_k_tiles 8, all torchao writes
 
 
 @migration("torchao.Int4Tensor", 1, 1, becomes="aoserial.Int4Tensor")
@@ -47,31 +45,11 @@ def unpack_tiles(record: Record) -> Record:
     rows, columns = _matrix(record)
     groups = -(-columns // _group_size(record))
     packed = record.parts["qdata"]
-    if packed.shape[0] * 8 < rows or packed.shape[1] * _INNER * 32 < columns:
-        raise FieldError(
-            f"{packed.shape[0]} x {packed.shape[1]} tiles hold less than the shape says"
-        )
-    scales = record.parts["scale_and_zero"]
-    if scales.shape[0] < groups or scales.shape[1] < rows:
-        raise FieldError("holds fewer scales than the shape needs").locate(field="scale_and_zero")
-
-    def codes_of(tiles: torch.Tensor) -> torch.Tensor:
-        return _untile(tiles)[:rows, : columns // 2].contiguous()
-
-    def column(which: int) -> Part:
-        def take(both: torch.Tensor) -> torch.Tensor:
-            return both[:groups, :rows, which].t().contiguous()
-
-        return compute(take, scales, dtype=scales.dtype, shape=(rows, groups))
-
+    scale, zero_point = split_scale_and_zero(record.parts["scale_and_zero"], (rows, groups))
     return (
         _to_ours(record, "float")
         .drop("scale_and_zero")
-        .put(
-            qdata=compute(codes_of, packed, dtype="uint8", shape=(rows, columns // 2)),
-            scale=column(0),
-            zero_point=column(1),
-        )
+        .put(qdata=untiled(packed, rows, columns), scale=scale, zero_point=zero_point)
     )
 
 
@@ -126,8 +104,51 @@ def _signed_to_unsigned(packed: torch.Tensor) -> torch.Tensor:
     return packed.view(torch.uint8) ^ 0x88
 
 
+def untiled(packed: Part, rows: int, columns: int) -> Part:
+    """Codes uint8 [N, K/2], even k in the low nibble, of tinygemm's tiles; padding is cut.
+
+    Args:
+        packed: int32 [N/8, K/(32 J), 32, J], J = inner_k_tiles / 2: 1, 2 or 4.
+
+    Raises:
+        FieldError: no tiles, or too few.
+    """
+    if packed.dtype != "int32" or len(packed.shape) != 4 or packed.shape[2] != 32:
+        raise FieldError(f"{describe(packed)} are no tiles: expected int32 [N/8, K/(32 J), 32, J]")
+    if packed.shape[0] * 8 < rows or packed.shape[1] * packed.shape[3] * 32 < columns:
+        raise FieldError(
+            f"{packed.shape[0]} x {packed.shape[1]} tiles hold less than the shape says"
+        )
+
+    def codes_of(tiles: torch.Tensor) -> torch.Tensor:
+        return _untile(tiles)[:rows, : columns // 2].contiguous()
+
+    return compute(codes_of, packed, dtype="uint8", shape=(rows, columns // 2))
+
+
+def split_scale_and_zero(both: Part, shape: tuple[int, int]) -> tuple[Part, Part]:
+    """Scales and zero points [N, G] of `both` [G, N, 2], which may be padded as tiles are.
+
+    Raises:
+        FieldError: there are fewer than `shape`, [N, G], says.
+    """
+    rows, groups = shape
+    if len(both.shape) != 3 or both.shape[0] < groups or both.shape[1] < rows or both.shape[2] != 2:
+        raise FieldError(
+            f"{describe(both)} are no scales and zero points of {groups} groups and {rows} rows"
+        ).locate(field="scale_and_zero")
+
+    def column(which: int) -> Part:
+        def take(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor[:groups, :rows, which].t().contiguous()
+
+        return compute(take, both, dtype=both.dtype, shape=shape)
+
+    return column(0), column(1)
+
+
 def _untile(tiles: torch.Tensor) -> torch.Tensor:
-    """Bytes of codes [N, K/2], even k in the low nibble, of tiles int32 [N/8, K/128, 32, 4].
+    """Bytes of codes [N, K/2], even k in the low nibble, of tiles int32 [N/8, K/(32 J), 32, J].
 
     Lane t of a tile holds row t // 4. Its int32 number j stands for 16 bytes of the row, of which
     it has bytes t % 4 + 4 i for i from 0 to 3: nibbles 0 to 3 are their even k, 4 to 7 their odd.
@@ -135,7 +156,7 @@ def _untile(tiles: torch.Tensor) -> torch.Tensor:
     import torch  # torch-free module
 
     row_tiles, column_tiles = tiles.shape[:2]
-    lanes = tiles.view(row_tiles, column_tiles, 8, 4, _INNER)
+    lanes = tiles.view(row_tiles, column_tiles, 8, 4, -1)
     of_byte = [(lanes >> 4 * i & 15) | (lanes >> 16 + 4 * i & 15) << 4 for i in range(4)]
     whole = torch.stack(of_byte, dim=-1).to(torch.uint8)  # [NT, KT, row, t % 4, j, i]
     return whole.permute(0, 2, 1, 4, 5, 3).reshape(row_tiles * 8, -1)
