@@ -1,5 +1,25 @@
 """The steps that leave torchao's own types for ours, registered on import. Torch-free."""
 
-from aoserial.torchao.steps import float8, fp4, int4, int8, microscaling
+from aoserial.torchao.steps import (
+    blocksparse,
+    codebook,
+    float8,
+    floatx,
+    fp4,
+    int4,
+    int8,
+    microscaling,
+    training,
+)
 
-__all__ = ["float8", "fp4", "int4", "int8", "microscaling"]
+__all__ = [
+    "blocksparse",
+    "codebook",
+    "float8",
+    "floatx",
+    "fp4",
+    "int4",
+    "int8",
+    "microscaling",
+    "training",
+]
