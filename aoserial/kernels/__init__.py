@@ -3,6 +3,7 @@
 from aoserial.kernels.api import explain, linear
 from aoserial.kernels.arithmetic import (
     ELEMENTS,
+    NF4_ZERO,
     NVFP4_BLOCK,
     check_tensor_scale,
     densify,
@@ -15,15 +16,20 @@ from aoserial.kernels.arithmetic import (
     dequantize_int8,
     dequantize_intx,
     dequantize_mx,
+    dequantize_nf4,
     dequantize_nvfp4,
     element_of,
+    look_up,
+    look_up_pairs,
     matrix_scale,
     quantize_float8,
     quantize_int4,
     quantize_int8,
     quantize_intx,
     quantize_mx,
+    quantize_nf4,
     quantize_nvfp4,
+    scale_flat,
 )
 from aoserial.kernels.reference import Reference, dequantize
 from aoserial.kernels.registry import BACKENDS, Backend, Backends
@@ -32,6 +38,7 @@ from aoserial.kernels.spec import ActivationSpec, DeviceInfo, HasWeight, Spec, W
 __all__ = [
     "BACKENDS",
     "ELEMENTS",
+    "NF4_ZERO",
     "NVFP4_BLOCK",
     "ActivationSpec",
     "Backend",
@@ -53,15 +60,20 @@ __all__ = [
     "dequantize_int8",
     "dequantize_intx",
     "dequantize_mx",
+    "dequantize_nf4",
     "dequantize_nvfp4",
     "element_of",
     "explain",
     "linear",
+    "look_up",
+    "look_up_pairs",
     "matrix_scale",
     "quantize_float8",
     "quantize_int4",
     "quantize_int8",
     "quantize_intx",
     "quantize_mx",
+    "quantize_nf4",
     "quantize_nvfp4",
+    "scale_flat",
 ]

@@ -14,12 +14,13 @@ from aoserial.schema.fields import (
 )
 from aoserial.schema.registry import REGISTRY, Registry, Type
 from aoserial.schema.resolve import Resolution, check_members, resolve, without_defaults
-from aoserial.schema.schema import EnumSchema, Schema
+from aoserial.schema.schema import FLOATING, EnumSchema, Schema
 from aoserial.schema.shapes import BLOCKS
 from aoserial.schema.values import MISSING, FrozenMap, Missing, Nested, Symbol, Value
 
 __all__ = [
     "BLOCKS",
+    "FLOATING",
     "MISSING",
     "REGISTRY",
     "EnumSchema",

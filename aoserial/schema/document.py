@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 
 from aoserial.errors import SchemaError
 from aoserial.schema.fields import Field, Kind
-from aoserial.schema.schema import Schema
+from aoserial.schema.schema import FLOATING, Schema
 from aoserial.schema.values import MISSING, Json, Missing, Value, decode, encode
 
 FINGERPRINT_LENGTH = 16  # hex digits: 64 bits against accident; it is no defence against malice
@@ -31,6 +31,8 @@ def to_document(schema: Schema) -> dict[str, Json]:
         document["doc"] = schema.doc
     if schema.dims is not None:
         document["dims"] = list(schema.dims)
+    if schema.logical_dtypes != FLOATING:
+        document["logical_dtypes"] = list(schema.logical_dtypes)
     if schema.ignorable:
         document["ignorable"] = list(schema.ignorable)
     document["fields"] = {field.name: _field_document(field) for field in schema.fields}
@@ -44,7 +46,8 @@ def from_document(document: Mapping[str, Json]) -> Schema:
         SchemaError: a document that is not one.
     """
     try:
-        known = {"type", "version", "kind", "doc", "dims", "ignorable", "fields"}
+        known = {"type", "version", "kind", "doc", "dims", "logical_dtypes"}
+        known |= {"ignorable", "fields"}
         if unknown := set(document) - known:
             raise SchemaError(f"unknown keys in a schema document: {', '.join(sorted(unknown))}")
         return Schema(
@@ -53,6 +56,7 @@ def from_document(document: Mapping[str, Json]) -> Schema:
             kind=cast("Literal['tensor', 'object']", document.get("kind", "tensor")),
             fields=tuple(_field(name, entry) for name, entry in document["fields"].items()),
             dims=_rule(document.get("dims")),
+            logical_dtypes=tuple(document.get("logical_dtypes", FLOATING)),
             ignorable=tuple(document.get("ignorable", ())),
             doc=document.get("doc", ""),
         )
@@ -84,6 +88,8 @@ def fingerprint(schema: Schema, used: Collection[str]) -> str:
         "dims": schema.dims,
         "fields": fields,
     }
+    if schema.logical_dtypes != FLOATING:
+        canonical["logical_dtypes"] = schema.logical_dtypes
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH]
 

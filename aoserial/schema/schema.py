@@ -13,6 +13,8 @@ from aoserial.schema.fields import Field
 from aoserial.schema.shapes import Rule, check_rule
 from aoserial.schema.values import MAX_VERSION
 
+# what codes and scales multiply out to; anything narrower would be cut without a word
+FLOATING = ("float16", "bfloat16", "float32", "float64")
 _TYPE_ID = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 
 
@@ -33,6 +35,8 @@ class Schema:
         kind: `tensor`, or `object` (which has no tensor fields and no shape of its own).
         fields: in declaration order, which has no meaning in a file.
         dims: a rule that names the dimensions of the logical shape, None for any.
+        logical_dtypes: what the tensor may be said to stand for; for codes and scales, which is
+            what nearly all types hold, that is a floating-point dtype of two bytes or more.
         ignorable: prefixes of field names; a reader that does not know a field of such a group
             may ignore it (and keeps it). Its author makes that promise, not the reader's user.
         doc: one line for people.
@@ -43,6 +47,7 @@ class Schema:
     kind: Literal["tensor", "object"] = "tensor"
     fields: tuple[Field, ...] = ()
     dims: Rule | None = None
+    logical_dtypes: tuple[str, ...] = FLOATING
     ignorable: tuple[str, ...] = ()
     doc: str = ""
 

@@ -5,6 +5,8 @@ A rule is a tuple with one term a dimension, as `("...", "N", "K/2")`:
     N         a name: the same length wherever it stands
     K/2       that length divided, exactly
     K/group   the divisor may be an integer attribute of that name
+    K/8/group several divisors, one after the other
+    numel/2   the number of all elements, for a part that lies flat in their order; alone in a rule
     128       a number
     ...       in front: any leading dimensions, the same wherever it stands
 
@@ -14,6 +16,7 @@ the scales of block quantization have it.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +27,8 @@ from aoserial.schema.values import Value
 Rule = tuple[str, ...]
 
 BLOCKS: Rule = ("blocks",)
-_TERM = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)(?:/(?P<divisor>\w+))?")
+NUMEL = "numel"
+_TERM = re.compile(r"(?P<number>\d+)|(?P<name>[A-Za-z_]\w*)(?P<divisors>(?:/\w+)*)")
 
 
 def check_rule(rule: Rule) -> Rule:
@@ -33,7 +37,17 @@ def check_rule(rule: Rule) -> Rule:
     for term in terms:
         if not _TERM.fullmatch(term):
             raise SchemaError(f"{term!r} is not a dimension")
+        if term.partition("/")[0] == NUMEL and len(rule) > 1:
+            raise SchemaError(f"{NUMEL} counts all elements, so {term!r} stands alone in a rule")
     return rule
+
+
+def flat_divisors(rule: Rule | None) -> tuple[str, ...] | None:
+    """The divisors of the rule of a part that lies flat, `numel/…`; None of any other rule."""
+    if rule is None or len(rule) != 1:
+        return None
+    name, *divisors = rule[0].split("/")
+    return tuple(divisors) if name == NUMEL else None
 
 
 @dataclass
@@ -82,15 +96,18 @@ class ShapeMatch:
         assert parsed  # the rule was checked when it was declared
         if parsed["number"]:
             return "" if length == int(parsed["number"]) else f"{term}, not {length}"
-        return self._agree(parsed["name"], length * self._divisor(parsed["divisor"]))
+        if parsed["name"] == NUMEL:
+            self.lengths.setdefault(NUMEL, math.prod(self.logical))
+        divisors = parsed["divisors"].split("/")[1:]
+        return self._agree(parsed["name"], length * math.prod(map(self._divisor, divisors)))
 
     def _agree(self, name: str, length: int | tuple[int, ...]) -> str:
         known = self.lengths.setdefault(name, length)
         return "" if known == length else f"{name} = {_listed(known)}, not {_listed(length)}"
 
-    def _divisor(self, text: str | None) -> int:
-        if text is None or text.isdigit():
-            return int(text or 1)
+    def _divisor(self, text: str) -> int:
+        if text.isdigit():
+            return int(text)
         value = self.attributes.get(text)
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise FieldError(f"attribute {text} is {value!r}, expected a positive integer")

@@ -30,14 +30,17 @@ from aoserial.tensors.float8 import Float8Tensor
 from aoserial.tensors.float8_training import Float8TrainingTensor
 from aoserial.tensors.floatx import FloatxTensor
 from aoserial.tensors.gguf import GGUFTensor
-from aoserial.tensors.inert import InertTensor
+from aoserial.tensors.inert import InertTensor, Loaded
 from aoserial.tensors.int4 import Int4Tensor
 from aoserial.tensors.int8 import Int8Tensor
 from aoserial.tensors.intx import IntxTensor
 from aoserial.tensors.live import dump, load
 from aoserial.tensors.mx import MXTensor
+from aoserial.tensors.nf4 import NF4Tensor
 from aoserial.tensors.nvfp4 import NVFP4Tensor
+from aoserial.tensors.optimizer import OptimState4bit, OptimState8bit, OptimStateFp8
 from aoserial.tensors.registration import bind, register, register_class
+from aoserial.tensors.uint import UIntTensor
 from aoserial.tensors.unquantized import UnquantizedTensor
 
 __all__ = [
@@ -60,13 +63,19 @@ __all__ = [
     "IntxTensor",
     "KernelHint",
     "KernelPreference",
+    "Loaded",
     "MXTensor",
     "Mapping",
     "MatmulHint",
+    "NF4Tensor",
     "NVFP4Tensor",
+    "OptimState4bit",
+    "OptimState8bit",
+    "OptimStateFp8",
     "ScaleMode",
     "ScaleOp",
     "TensorClass",
+    "UIntTensor",
     "UnquantizedTensor",
     "VersionedTensor",
     "ZeroDomain",

@@ -61,11 +61,13 @@ class VersionedTensor(Dispatching):
         dims: names of the logical dimensions, as `("...", "N", "K")`; shape rules speak of them.
         ignorable: prefixes of field names that older readers may ignore.
         removed: name → version, of fields that are gone and whose names stay reserved.
+        fill_of_zeros: name → what fills that part of a tensor of zeros, where that is not zero.
     """
 
     dims: ClassVar[Sequence[str] | None] = None
     ignorable: ClassVar[Sequence[str]] = ()
     removed: ClassVar[Mapping[str, int]] = {}
+    fill_of_zeros: ClassVar[Mapping[str, float]] = {}
     tensor_data_names: ClassVar[list[str]]
     tensor_attribute_names: ClassVar[list[str]]
     optional_tensor_data_names: ClassVar[list[str]]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aoserial.errors import BlockCutError, UnsupportedOperationError
@@ -77,7 +77,8 @@ def cut(layout: Layout, dim: int, start: int, stop: int) -> Cut:
     changed: dict[str, Any] = {}
     for name, axis in axes.items():
         first = 0 if axis.covered else start // axis.unit
-        parts[name] = (axis.dim, first, first + -(-(stop - start) // axis.unit))
+        last = first + -(-(stop - start) // axis.unit)
+        parts[name] = (axis.dim, first * axis.count, last * axis.count)
         if axis.attribute is not None:
             size = max(1, min(axis.unit, stop - start))
             changed[axis.attribute] = _clipped(layout.attributes[axis.attribute], dim, size)
@@ -151,24 +152,31 @@ def resize(layout: Layout, shape: Sequence[int]) -> Resize:
             f"a {layout.schema} of shape {list(layout.shape)} gives no shape {list(shape)}: the "
             f"number of dimensions stays"
         )
-    parts = {name: list(sizes) for name, sizes in layout.parts.items()}
-    changed: dict[str, Any] = {}
-    for dim, length in enumerate(shape):
-        if length != layout.shape[dim]:
-            _check_divisible(layout, dim)
-        for name, axis in layout.axes(dim).items():
-            unit = max(1, length if axis.covered else axis.unit)
-            if axis.attribute is None and length % unit:
-                raise BlockCutError(f"{length} elements do not fill {name!r}, {unit} to one of it")
-            parts[name][axis.dim] = -(-length // unit)
-            if axis.attribute is not None:
-                size = max(1, min(unit, length))
-                held = changed.get(axis.attribute, layout.attributes[axis.attribute])
-                changed[axis.attribute] = _clipped(held, dim, size)
+    resized, sizes = layout, set[str]()
+    for dim in reversed(range(len(shape))):  # the last first, since parts that lie flat count rows
+        sizes |= {axis.attribute for axis in layout.axes(dim).values() if axis.attribute}
+        resized = _resized(resized, dim, shape[dim])
     return Resize(
-        parts={name: tuple(sizes) for name, sizes in parts.items()},
-        attributes=changed,
+        parts=dict(resized.parts), attributes={name: resized.attributes[name] for name in sizes}
     )
+
+
+def _resized(layout: Layout, dim: int, length: int) -> Layout:
+    """The same of another length along one dimension."""
+    if length != layout.shape[dim]:
+        _check_divisible(layout, dim)
+    parts, attributes = dict(layout.parts), dict(layout.attributes)
+    for name, axis in layout.axes(dim).items():
+        unit = max(1, length if axis.covered else axis.unit)
+        if axis.attribute is None and length % unit:
+            raise BlockCutError(f"{length} elements do not fill {name!r}, {unit} to one of it")
+        held = parts[name]
+        parts[name] = (*held[: axis.dim], -(-length // unit) * axis.count, *held[axis.dim + 1 :])
+        if axis.attribute is not None:
+            size = max(1, min(unit, length))
+            attributes[axis.attribute] = _clipped(attributes[axis.attribute], dim, size)
+    shape = (*layout.shape[:dim], length, *layout.shape[dim + 1 :])
+    return replace(layout, shape=shape, parts=parts, attributes=attributes)
 
 
 def normalize(dim: int, rank: int) -> int:
@@ -195,10 +203,9 @@ def _inside(axis: Axis, start: int, stop: int) -> bool:
 
 
 def _check_divisible(layout: Layout, dim: int) -> None:
-    if dim in layout.indivisible:
-        raise BlockCutError(
-            f"dimension {dim} of {layout.schema} stays whole: {layout.indivisible[dim]}"
-        )
+    reason = layout.why_whole(dim)
+    if reason is not None:
+        raise BlockCutError(f"dimension {dim} of {layout.schema} stays whole: {reason}")
 
 
 def _check(axes: Mapping[str, Axis], length: int, start: int, stop: int) -> None:

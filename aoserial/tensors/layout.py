@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from aoserial.errors import UnsupportedOperationError
 from aoserial.schema import BLOCKS, Schema
-from aoserial.schema.shapes import Rule
+from aoserial.schema.shapes import Rule, flat_divisors
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -17,16 +18,18 @@ class Axis:
 
     Attributes:
         dim: of the part.
-        unit: logical elements to one of the part.
+        unit: logical elements to one of the part, or to `count` of it.
         length: logical elements in all.
         attribute: the one that says how many share an element of the part, and shrinks where one
             block is shared by several slices; None for codes, whose bytes cannot be shared.
+        count: how many of the part go with `unit`; more than one of a part that lies flat.
     """
 
     dim: int
     unit: int
     length: int
     attribute: str | None
+    count: int = 1
 
     @property
     def covered(self) -> bool:
@@ -77,6 +80,16 @@ class Layout:
         found = {name: self._axis(name, dim) for name in self.parts}
         return {name: axis for name, axis in found.items() if axis is not None}
 
+    def why_whole(self, dim: int) -> str | None:
+        """Why the tensor is neither cut nor joined along a dimension; None where it may be.
+
+        A range of a dimension is a range of a part that lies flat only where nothing is in front.
+        """
+        flat = [name for name in self.parts if flat_divisors(self.rules.get(name)) is not None]
+        if flat and math.prod(self.shape[:dim]) != 1:
+            return f"{flat[0]!r} lies flat, one row of dimension {dim} behind the other"
+        return self.indivisible.get(dim)
+
     def _axis(self, name: str, dim: int) -> Axis | None:
         rule, length = self.rules.get(name), self.shape[dim]
         if rule is None:
@@ -84,10 +97,13 @@ class Layout:
         if rule == BLOCKS:
             unit = self.attributes["block_size"][dim]
             return Axis(dim=dim, unit=unit, length=length, attribute="block_size")
+        divisors = flat_divisors(rule)
+        if divisors is not None:
+            return self._flat_axis(divisors, dim)
         named = [term for term in self.schema.dims or () if term != "..."]
         from_end = len(self.shape) - dim
         if from_end > len(named):
-            leads = rule[0] == "..."
+            leads = rule[:1] == ("...",)
             return Axis(dim=dim, unit=1, length=length, attribute=None) if leads else None
         for back, term in enumerate(reversed(rule), start=1):
             base, _, divisor = term.partition("/")
@@ -103,6 +119,20 @@ class Layout:
                     attribute=None if packed else divisor,
                 )
         return None
+
+    def _flat_axis(self, divisors: tuple[str, ...], dim: int) -> Axis | None:
+        if math.prod(self.shape[:dim]) != 1:
+            return None
+        row = math.prod(self.shape[dim + 1 :])
+        sizes = [int(each) if each.isdigit() else self.attributes[each] for each in divisors]
+        common = math.gcd(row, math.prod(sizes))
+        return Axis(
+            dim=0,
+            unit=math.prod(sizes) // common,
+            length=self.shape[dim],
+            attribute=None,
+            count=row // common,
+        )
 
 
 def leading(schema: Schema, rank: int) -> int:

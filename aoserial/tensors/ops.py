@@ -14,8 +14,10 @@ from typing import Any
 import torch
 
 from aoserial.errors import UnsupportedOperationError
+from aoserial.storage.dtypes import dtype_name
 from aoserial.tensors import geometry
 from aoserial.tensors.base import VersionedTensor
+from aoserial.tensors.classes import CLASSES
 from aoserial.tensors.operators import (
     as_view,
     lend,
@@ -158,10 +160,11 @@ def _pin_memory(tensor: VersionedTensor, device: Any = None) -> VersionedTensor:
 def _logical(tensor: VersionedTensor, dtype: torch.dtype | None) -> torch.dtype:
     if dtype is None or dtype == tensor.dtype:
         return tensor.dtype
-    if not dtype.is_floating_point or dtype.itemsize < 2:
+    allowed = CLASSES.tensor(type(tensor)).schema.logical_dtypes
+    if dtype_name(dtype) not in allowed:
         raise UnsupportedOperationError(
-            f"{type(tensor).__name__} stands for floating-point values and cannot be {dtype}; "
-            f"dequantize() it first"
+            f"{type(tensor).__name__} stands for {' or '.join(allowed)} values and cannot be "
+            f"{dtype}; dequantize() it first"
         )
     return dtype
 
@@ -185,11 +188,14 @@ def _new_empty(tensor: VersionedTensor, size: Sequence[int], **kwargs: Any) -> V
 
 @operator(aten.new_zeros.default)
 def _new_zeros(tensor: VersionedTensor, size: Sequence[int], **kwargs: Any) -> VersionedTensor:
-    """Zero codes with scales of zero, which stand for zeros in every type that has scales.
+    """Zero codes with scales of zero, which stand for zeros unless the class says what does.
 
     What belongs to the tensor as a whole is kept, as it is in slices.
     """
-    return _room(tensor, size, torch.Tensor.new_zeros, **kwargs)
+    room = _room(tensor, size, torch.Tensor.new_zeros, **kwargs)
+    for name, value in tensor.fill_of_zeros.items():
+        getattr(room, name).fill_(value)
+    return room
 
 
 @operator(aten.zeros_like.default)

@@ -167,8 +167,9 @@ def _restack(
         if follows_leading(tensor.part_rule(name)):
             parts[name] = change(part)
     attributes = {}
-    if "block_size" in CLASSES.tensor(type(tensor)).attributes:
-        attributes["block_size"] = block(getattr(tensor, "block_size"))  # noqa: B009
+    sizes = getattr(tensor, "block_size", None)
+    if isinstance(sizes, tuple | list):  # one a dimension; a number counts elements that lie flat
+        attributes["block_size"] = block(sizes)
     view = tensor.with_parts(parts, shape=shape, strides=strides, attributes=attributes)
     return lend(view, tensor._borrowed)
 

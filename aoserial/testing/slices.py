@@ -122,7 +122,7 @@ class Slices(Checks):
         for dim in range(one.dim()):
             layout = one.part_layout()
             whole = [name for name in layout.parts if name not in layout.axes(dim)]
-            if whole or dim in layout.indivisible:
+            if whole or layout.why_whole(dim) is not None:
                 with refused(why=f"tensors were joined along {dim} that have {whole} each"):
                     torch.cat([one, other], dim)
             else:
@@ -172,10 +172,11 @@ class Stacks(Checks):
         for outside in (3, -4):
             with refused(IndexError, why="a weight that is not there"):
                 stack.select(0, outside)
+        schema, one = CLASSES.tensor(type(stack)).schema, stack[0]
         with refused(because="in front", why="a dimension inside a weight was added"):
-            stack.unsqueeze(2)
-        with refused(because="in front", why="a row of a weight"):
-            stack[0][1]
+            stack.unsqueeze(leading(schema, stack.dim()) + 1)
+        with refused(because="in front", why="a row or an element of a weight"):
+            one.select(leading(schema, one.dim()), 1)
 
     def test_a_stack_multiplies_each_by_its_own(self) -> None:
         stack = self.stack()

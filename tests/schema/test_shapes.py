@@ -29,6 +29,19 @@ def test_a_divisor_may_be_an_integer_attribute():
         bind((("K/group",), (4,)), attributes={"group": None})
 
 
+def test_several_divisors_divide_one_after_the_other():
+    assert bind((("K/2/group",), (4,)), attributes={"group": 16})["K"] == 128
+
+
+def test_numel_counts_all_elements_of_the_logical_shape():
+    shapes = {"attributes": {"block_size": 8}, "logical": (4, 16)}
+    bind((("numel/2",), (32,)), (("numel/block_size",), (8,)), **shapes)
+    with pytest.raises(FieldError, match="numel = 64, not 56"):
+        bind((("numel/block_size",), (7,)), **shapes)
+    with pytest.raises(FieldError, match="expected"):
+        bind((("numel/2",), (4, 8)), **shapes)
+
+
 def test_leading_dimensions_are_the_same_wherever_dots_stand():
     assert bind((("...", "N", "K"), (2, 3, 4, 8)))["..."] == (2, 3)
     with pytest.raises(FieldError, match=r"\.\.\. = \[2\], not \[3\]"):
@@ -70,7 +83,9 @@ def test_a_block_size_that_does_not_fit_the_shape_is_refused(block):
         blocks((32, 64), {"block_size": block})
 
 
-@pytest.mark.parametrize("rule", [("N", "K/0x"), ("N K",), ("N", "..."), ("K-1",), ("",)])
+@pytest.mark.parametrize(
+    "rule", [("N", "K/0x"), ("N K",), ("N", "..."), ("K-1",), ("",), ("N", "numel/2")]
+)
 def test_a_malformed_rule_is_refused_where_it_is_declared(rule):
     if rule == ("N", "K/0x"):  # 0x is a word, so it would be an attribute's name
         check_rule(rule)

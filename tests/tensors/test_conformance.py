@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from support import prototypes, weights
+from support import flat, prototypes, weights
 
 from aoserial.errors import OptionError, UnsupportedOperationError
 from aoserial.schema import BLOCKS
@@ -166,6 +166,7 @@ CASES: dict[str, Callable[[], VersionedTensor]] = {
     "nvfp4-stack": made(NVFP4Tensor, 4, N, 64, per_tensor_scale="auto"),
     **weights.FULL,
     **prototypes.PROTOTYPES,
+    **flat.FLAT,
     "annotated": annotated,
     "annotated-stack": lambda: annotated(4),
     "listed": listed,
@@ -190,7 +191,7 @@ class TestConformance(Conformance):
     "name",
     [
         *("float8-row", "int8-static", "int4", "intx", "mx-fp4", "nvfp4-tensor"),
-        *("annotated", "listed", *prototypes.ONE_OF_EACH),
+        *("annotated", "listed", *prototypes.ONE_OF_EACH, *flat.ONE_OF_EACH),
     ],
 )
 def test_one_of_each_class_is_compiled_and_exported(name: str, sentence: str) -> None:

@@ -297,3 +297,68 @@ def test_slicing_then_dequantizing_is_dequantizing_then_slicing(
     # what a slice holds is what its schema allows: it can be saved, and made again
     again = cls(found.qdata, found.scale, found.block_size, dtype=found.dtype)
     assert again._same_metadata(found)
+
+
+# -- parts that lie flat ------------------------------------------------------------------------
+
+FLAT = Schema(
+    type="geometry.Flat",
+    version=1,
+    dims=("...", "K"),
+    fields=(
+        tensor("codes", shape=("numel/2",)),
+        tensor("scale", shape=("numel/block_size",)),
+        attribute("block_size", "int"),
+    ),
+)
+
+
+def flat(shape: tuple[int, ...], block_size: int) -> Layout:
+    count = torch.Size(shape).numel()
+    parts = {"codes": (count // 2,), "scale": (count // block_size,)}
+    return layout(FLAT, shape, parts, block_size=block_size)
+
+
+@pytest.mark.parametrize(
+    ("block_size", "codes", "scale"),
+    [(8, (16, 32), (4, 8)), (16, (16, 32), (2, 4)), (32, (16, 32), (1, 2))],
+)
+def test_rows_are_a_range_of_what_lies_flat(block_size, codes, scale):
+    found = cut(flat((8, 16), block_size), 0, 2, 4)
+    assert found.parts == {"codes": (0, *codes), "scale": (0, *scale)}
+    assert found.attributes == {}
+
+
+def test_what_lies_flat_is_cut_between_blocks_of_its_first_dimension_alone():
+    with pytest.raises(BlockCutError, match=r"a cut at 3 of 8 .* nearest cuts are 2 and 4"):
+        cut(flat((8, 16), 32), 0, 0, 3)
+    with pytest.raises(BlockCutError, match="dimension 1 of geometry.Flat@1 stays whole: 'codes'"):
+        cut(flat((8, 16), 8), 1, 0, 8)
+    assert cut(flat((8, 16), 8), 1, 0, 16).parts == {}
+    assert cut(flat((1, 8, 16), 8), 1, 2, 4).parts["scale"] == (0, 4, 8)
+
+
+def test_what_lies_flat_is_joined_behind_one_another():
+    assert join([flat((2, 16), 32), flat((4, 16), 32)], 0).parts == {"codes": 0, "scale": 0}
+    with pytest.raises(BlockCutError, match="stays whole"):
+        join([flat((2, 16), 8)] * 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "new", "codes", "scale"),
+    [
+        ((4, 16), (6, 16), 48, 12),
+        ((1, 4, 16), (3, 4, 16), 96, 24),
+        ((1, 1, 16), (2, 3, 16), 48, 12),
+        ((4, 16), (0, 16), 0, 0),
+    ],
+)
+def test_another_size_has_flat_parts_of_another_length(shape, new, codes, scale):
+    found = resize(flat(shape, 8), new)
+    assert found.parts == {"codes": (codes,), "scale": (scale,)}
+    assert found.attributes == {}
+
+
+def test_flat_parts_of_another_width_are_refused():
+    with pytest.raises(BlockCutError, match="stays whole"):
+        resize(flat((4, 16), 8), (4, 32))

@@ -33,6 +33,7 @@ from aoserial.kernels.arithmetic.float8 import (
 )
 from aoserial.kernels.arithmetic.floatx import dequantize_floatx
 from aoserial.kernels.arithmetic.gguf import dequantize_gguf
+from aoserial.kernels.arithmetic.lookup import look_up, look_up_pairs, scale_flat
 from aoserial.kernels.arithmetic.mx import (
     SCALE_MODES,
     dequantize_mx,
@@ -41,6 +42,7 @@ from aoserial.kernels.arithmetic.mx import (
     quantize_mx,
     through_mx,
 )
+from aoserial.kernels.arithmetic.nf4 import NF4_ZERO, dequantize_nf4, quantize_nf4
 from aoserial.kernels.arithmetic.nibbles import pack_nibbles, unpack_nibbles
 from aoserial.kernels.arithmetic.nvfp4 import (
     NVFP4_BLOCK,
@@ -56,6 +58,7 @@ __all__ = [
     "ELEMENTS",
     "FLOAT8_DTYPES",
     "FP4",
+    "NF4_ZERO",
     "NVFP4_BLOCK",
     "SCALE_MODES",
     "ZERO_DOMAINS",
@@ -75,11 +78,14 @@ __all__ = [
     "dequantize_int8",
     "dequantize_intx",
     "dequantize_mx",
+    "dequantize_nf4",
     "dequantize_nvfp4",
     "e8m0",
     "element_of",
     "encode",
     "expand",
+    "look_up",
+    "look_up_pairs",
     "matrix_scale",
     "mx_scale",
     "pack_nibbles",
@@ -88,7 +94,9 @@ __all__ = [
     "quantize_int8",
     "quantize_intx",
     "quantize_mx",
+    "quantize_nf4",
     "quantize_nvfp4",
+    "scale_flat",
     "tensor_scale",
     "through_mx",
     "through_nvfp4",

@@ -12,7 +12,14 @@ from aoserial.schema.builtin.int4 import INT4_TENSOR
 from aoserial.schema.builtin.int8 import INT8_TENSOR
 from aoserial.schema.builtin.intx import INTX_TENSOR
 from aoserial.schema.builtin.mx import MX_TENSOR
+from aoserial.schema.builtin.nf4 import NF4_TENSOR
 from aoserial.schema.builtin.nvfp4 import NVFP4_TENSOR, SCALE_OP
+from aoserial.schema.builtin.optimizer import (
+    OPTIM_STATE_4BIT,
+    OPTIM_STATE_8BIT,
+    OPTIM_STATE_FP8,
+)
+from aoserial.schema.builtin.uint import UINT_TENSOR
 from aoserial.schema.builtin.unquantized import UNQUANTIZED_TENSOR
 from aoserial.schema.registry import REGISTRY, builtin_documents
 
@@ -27,16 +34,22 @@ __all__ = [
     "INT8_TENSOR",
     "INTX_TENSOR",
     "MX_TENSOR",
+    "NF4_TENSOR",
     "NVFP4_TENSOR",
     "OBJECTS",
+    "OPTIM_STATE_4BIT",
+    "OPTIM_STATE_8BIT",
+    "OPTIM_STATE_FP8",
     "OWNER",
     "TENSORS",
+    "UINT_TENSOR",
     "UNQUANTIZED_TENSOR",
 ]
 
 OWNER = "aoserial"
 TENSORS = (
     *(FLOAT8_TENSOR, INT8_TENSOR, INT4_TENSOR, INTX_TENSOR, MX_TENSOR, NVFP4_TENSOR),
+    *(NF4_TENSOR, OPTIM_STATE_8BIT, OPTIM_STATE_4BIT, OPTIM_STATE_FP8, UINT_TENSOR),
     *(CODEBOOK_TENSOR, GGUF_TENSOR, FLOATX_TENSOR, BLOCK_SPARSE_TENSOR),
     *(FLOAT8_TRAINING_TENSOR, UNQUANTIZED_TENSOR),
 )
