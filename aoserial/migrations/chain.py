@@ -23,6 +23,7 @@ from aoserial.errors import (
 from aoserial.migrations.step import STEPS, Step, Steps, Version, spell
 from aoserial.record import Record
 from aoserial.schema import (
+    FLOATING,
     REGISTRY,
     FrozenMap,
     Nested,
@@ -34,8 +35,6 @@ from aoserial.schema import (
 )
 from aoserial.storage import LeafPart, Part, ViewPart
 
-# what codes and scales multiply out to; anything narrower would be cut without a word
-LOGICAL_DTYPES = ("float16", "bfloat16", "float32", "float64")
 MAX_STEPS = 1000  # more than any type's history; a chain of types that never ends stops here
 
 
@@ -142,8 +141,9 @@ class Upgrader:
             with locating(field=name):
                 attributes[name] = self.upgrade_value(value)
         schema = self.registry[record.type].at(record.version)
-        if record.dtype not in LOGICAL_DTYPES:
-            choices = ", ".join(LOGICAL_DTYPES)
+        allowed = FLOATING if schema is None else schema.logical_dtypes
+        if record.dtype not in allowed:
+            choices = ", ".join(allowed)
             raise FieldError(
                 f"is {record.dtype}, but a quantized tensor stands for one of {choices}"
             ).locate(field="dtype")
