@@ -9,6 +9,8 @@ Four stages, each of which trusts only what the one before has checked:
    `tensors` of what it knows; what is unknown becomes an `ObjectValue`, never an error;
 4. `storages`: bytes of tensors, mapped or read when asked for.
 
+And the way back: `writing` says a tree of values as a pickle, `writer` puts it into an archive.
+
     with PickleFile.open("model.pt") as file:
         file.container                  # "zip", "legacy" or "tar"
         file.tree                       # dicts and lists with their own keys
@@ -26,14 +28,16 @@ Four stages, each of which trusts only what the one before has checked:
         file.verify()                   # faults of storages against their CRC-32
     scan("model.pt")                    # what plain torch.load would import and call:
                                         # .findings, .fault, .runs_code
+    write_archive("copy.pt", file.tree) # means the same, unknown objects included
 """
 
 from aoserial.storage.pickle.limits import Limits
+from aoserial.storage.pickle.memory import MemoryStorage
 from aoserial.storage.pickle.paths import children, named_tensors
 from aoserial.storage.pickle.reader import PickleFile
 from aoserial.storage.pickle.risks import Risk, risk_of
 from aoserial.storage.pickle.scan import Finding, Report, scan
-from aoserial.storage.pickle.storages import StorageRef
+from aoserial.storage.pickle.storages import Storage, StorageRef
 from aoserial.storage.pickle.tensors import (
     ArrayPart,
     ParameterValue,
@@ -61,6 +65,8 @@ from aoserial.storage.pickle.values import (
     Value,
     fields_of,
 )
+from aoserial.storage.pickle.writer import Progress, Saved, write_archive
+from aoserial.storage.pickle.writing import Emitted, emit
 
 __all__ = [
     "PickleFile",
@@ -70,7 +76,14 @@ __all__ = [
     "Risk",
     "risk_of",
     "Limits",
+    "write_archive",
+    "emit",
+    "Emitted",
+    "Saved",
+    "Progress",
+    "Storage",
     "StorageRef",
+    "MemoryStorage",
     "StoragePart",
     "ArrayPart",
     "TypedStorage",

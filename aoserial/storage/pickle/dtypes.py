@@ -27,6 +27,20 @@ ITEMSIZES: dict[str, int] = {
 # Two numbers an element: swapping the bytes swaps those of each number.
 COMPLEX = frozenset({"complex32", "complex64", "complex128"})
 
+
+def number_bytes(name: str) -> int:
+    """Bytes of one number of that dtype: what is reversed in the other byte order."""
+    return ITEMSIZES[name] // 2 if name in COMPLEX else ITEMSIZES[name]
+
+
+def swapped(data: bytes | memoryview, width: int) -> bytearray:
+    """The bytes of numbers of `width` bytes in the other byte order."""
+    turned = bytearray(len(data))
+    for index in range(width):
+        turned[index::width] = data[width - 1 - index :: width]
+    return turned
+
+
 # What torch can have as a lazy negative: imaginary parts of conjugates
 NEGATIVE = frozenset({"float16", "float32", "float64"}) | COMPLEX
 

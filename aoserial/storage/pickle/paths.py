@@ -166,11 +166,12 @@ def named_tensors(root: Value, limits: Limits) -> Iterator[tuple[str, Any]]:
             prefix = f"{name}." if name else ""
             steps = value.items() if isinstance(value, dict) else enumerate(value)
             waiting.extend(
-                (f"{prefix}{_step(key)}", child, None)
+                (f"{prefix}{step(key)}", child, None)
                 for key, child in reversed(list(steps))
                 if type(child) in _LISTED
             )
 
 
-def _step(key: Value) -> str:
+def step(key: Value) -> str:
+    """A key as a step of a dotted name."""
     return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)

@@ -13,7 +13,14 @@ from typing import TypeAlias
 
 from aoserial.storage.pickle.builder import keys
 from aoserial.storage.pickle.context import Context
-from aoserial.storage.pickle.dtypes import COMPLEX, DTYPE_GLOBALS, ITEMSIZES, LAYOUTS, NUMPY_DTYPES
+from aoserial.storage.pickle.dtypes import (
+    DTYPE_GLOBALS,
+    ITEMSIZES,
+    LAYOUTS,
+    NUMPY_DTYPES,
+    number_bytes,
+    swapped,
+)
 from aoserial.storage.pickle.tensors import MAX_INT, ArrayPart
 from aoserial.storage.pickle.values import (
     Name,
@@ -169,24 +176,24 @@ def _layout(_: Context, arguments: Arguments) -> TorchLayout | None:
 # -- NumPy --------------------------------------------------------------------------------------
 
 
-class _NumpyDtype(str):
+class NumpyDtype(str):
     """A NumPy dtype that torch has, by its type string with the byte order: `"<f4"`."""
 
     __slots__ = ()
 
 
-def _numpy_dtype(arguments: Arguments, state: Value) -> _NumpyDtype | None:
+def _numpy_dtype(arguments: Arguments, state: Value) -> NumpyDtype | None:
     """`dtype("f4", False, True)` and its state (version, order, 6 × nothing of ours)."""
     match arguments, state:
         case (str() as kind, _, _), (int(), "<" | ">" | "|" as order, None, None, None, *_):
-            return _NumpyDtype(order + kind) if kind in NUMPY_DTYPES else None
+            return NumpyDtype(order + kind) if kind in NUMPY_DTYPES else None
     return None
 
 
 def _scalar(_: Context, arguments: Arguments) -> Value | None:
     """A NumPy number as a Python number, which holds it exactly."""
     match arguments:
-        case (_NumpyDtype() as dtype, bytes() | str() as data):
+        case (NumpyDtype() as dtype, bytes() | str() as data):
             raw = _raw(data)
             form = _SCALARS.get(dtype[1:])
             if form is None or struct.calcsize(form) != len(raw):
@@ -218,7 +225,7 @@ def _array(arguments: Arguments, state: Value) -> ArrayPart | None:
     """`_reconstruct(ndarray, (0,), b"b")` and its state: version, shape, dtype, order, bytes."""
     match arguments, state:
         case (Name("numpy", "ndarray"), (0,), _), (
-            (1, tuple() as shape, _NumpyDtype() as dtype, fortran, bytes() | str() as data)
+            (1, tuple() as shape, NumpyDtype() as dtype, fortran, bytes() | str() as data)
         ):
             return _made_array(shape, dtype, "F" if fortran is True else "C", _raw(data))
     return None
@@ -227,7 +234,7 @@ def _array(arguments: Arguments, state: Value) -> ArrayPart | None:
 def _from_buffer(_: Context, arguments: Arguments) -> ArrayPart | None:
     """`_frombuffer(bytes, dtype, shape, order)` of protocol 5."""
     match arguments:
-        case (bytes() | bytearray() as data, _NumpyDtype() as dtype, tuple() as shape, str() as o):
+        case (bytes() | bytearray() as data, NumpyDtype() as dtype, tuple() as shape, str() as o):
             return _made_array(shape, dtype, o, bytes(data)) if o in {"C", "F"} else None
     return None
 
@@ -245,15 +252,8 @@ def _made_array(shape: tuple[Value, ...], dtype: str, order: str, data: bytes) -
     if math.prod(shape) * itemsize != len(data):
         return None
     if dtype[0] == ">" and itemsize > 1:
-        data = _swapped(data, itemsize // 2 if name in COMPLEX else itemsize)
+        data = bytes(swapped(data, number_bytes(name)))
     return ArrayPart(name, shape, data, fortran=order == "F")
-
-
-def _swapped(data: bytes, width: int) -> bytes:
-    swapped = bytearray(len(data))
-    for index in range(width):
-        swapped[index::width] = data[width - 1 - index :: width]
-    return bytes(swapped)
 
 
 # -- the tables ---------------------------------------------------------------------------------

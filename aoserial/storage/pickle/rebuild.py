@@ -16,6 +16,7 @@ from aoserial.storage.pickle.dtypes import COMPLEX, NEGATIVE
 from aoserial.storage.pickle.layouts import device_tensor, meta, nested, quantized, sparse
 from aoserial.storage.pickle.tensors import (
     MAX_INT,
+    ArrayPart,
     ParameterValue,
     StoragePart,
     TensorSubclass,
@@ -132,11 +133,20 @@ def _from_type(context: Context, arguments: Arguments) -> Value | None:
             if known is None or known is _from_type:
                 return None
             tensor = known(context, inner)
+            note_call(tensor, function, inner)
             if type(tensor) is WrapperSubclass:
                 tensor.state = state
                 return tensor if tensor.cls == cls else None
             return TensorSubclass(cls, tensor, state) if _is_tensor(tensor) else None
     return None
+
+
+def note_call(found: Value | None, function: Name, arguments: Arguments) -> None:
+    """Keeps with a value how it was made, where that says more than the value does."""
+    if type(found) is TorchTensor:
+        found.call = function, arguments
+    elif type(found) is ArrayPart:
+        found.core = function.module.rpartition(".")[0]
 
 
 def _ours(_: Context, arguments: Arguments) -> Value | None:

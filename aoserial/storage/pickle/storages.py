@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from aoserial.errors import IntegrityError, locating
 from aoserial.storage.dtypes import check_bool
-from aoserial.storage.pickle.dtypes import COMPLEX, ITEMSIZES, torch_dtype
+from aoserial.storage.pickle.dtypes import ITEMSIZES, number_bytes, torch_dtype
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.source import Source
 
@@ -24,24 +25,67 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 4 * 2**20
 
+WIDEST = 16  # bytes of the largest element
 # Elements are moved about as these, by their size: not all dtypes can be copied
 _CARRIERS = {1: "uint8", 2: "int16", 4: "int32", 8: "int64", 16: "complex128"}
 
 
-class StorageRef:
-    """A storage of a file. There is one object a storage, so sharing shows as identity.
+class Storage(ABC):
+    """Bytes that tensors lie in. There is one object a storage, so sharing shows as identity.
+
+    Laws, for every implementation:
+        * `chunks` gives the bytes as they lie there, `elements` and `read` those that torch takes;
+        * asking twice gives equal bytes;
+        * nothing is read before one of them is called.
+
+    Attributes:
+        key: tells it from the others beside it.
+        nbytes: how many bytes there are.
+        swapped: whether the numbers in it are big-endian.
+        location: where it was when it was saved (`"cuda:0"`).
+        limits: budgets for what is made of it.
+    """
+
+    __slots__ = ("key", "limits", "location", "nbytes", "swapped")
+
+    key: str
+    nbytes: int
+    swapped: bool
+    location: str
+    limits: Limits
+
+    @property
+    def path(self) -> str | None:
+        """The file that it lies in, if there is one."""
+        return None
+
+    @abstractmethod
+    def chunks(self, start: int, count: int, size: int) -> Iterator[memoryview]:
+        """`count` bytes from `start` on in pieces of at most `size`, without mapping them.
+
+        All pieces may share one buffer: each is valid until the next is asked for.
+        """
+
+    @abstractmethod
+    def elements(self, dtype: str, first: int, count: int) -> torch.Tensor:
+        """`count` elements of that dtype, from the one numbered `first` on, flat."""
+
+    @abstractmethod
+    def read(self) -> torch.Tensor:
+        """All its bytes: uint8, flat, aligned for every dtype."""
+
+
+class StorageRef(Storage):
+    """A storage of a file of torch.save; it is read to the CPU, wherever it was.
 
     Attributes:
         key: its name in the file.
         start: where in the file its bytes begin.
-        nbytes: how many there are.
         source: the file.
         crc32: of its bytes, as the archive says; None when it does not.
-        swapped: whether its numbers are big-endian.
-        location: where it was when it was saved (`"cuda:0"`); it is read to the CPU all the same.
     """
 
-    __slots__ = ("crc32", "key", "limits", "location", "nbytes", "source", "start", "swapped")
+    __slots__ = ("crc32", "source", "start")
 
     def __init__(
         self,
@@ -63,6 +107,28 @@ class StorageRef:
         self.limits = limits
         self.location = "cpu"
 
+    @property
+    def path(self) -> str:
+        return self.source.path
+
+    def chunks(self, start: int, count: int, size: int) -> Iterator[memoryview]:
+        return self.source.chunks(self.start + start, count, size)
+
+    def elements(self, dtype: str, first: int, count: int) -> torch.Tensor:
+        import torch  # torch-free module until here
+
+        wanted, itemsize = torch_dtype(dtype), ITEMSIZES[dtype]
+        offset, nbytes = self.start + first * itemsize, count * itemsize
+        mapped = self.source.mapped
+        if mapped and offset % itemsize == 0 and not self.swapped:
+            return torch.frombuffer(self.source.mapping, dtype=wanted, count=count, offset=offset)
+        raw = _raw(self, offset, nbytes)
+        if mapped:
+            raw = raw.clone()
+        if self.swapped:
+            raw = raw.view(-1, number_bytes(dtype)).flip(1).reshape(-1)
+        return raw.view(wanted)
+
     def check_crc(self) -> None:
         """Reads all its bytes and raises `IntegrityError` unless their CRC-32 is the archive's.
 
@@ -72,6 +138,10 @@ class StorageRef:
             with locating(file=self.source.path):
                 chunks = self.source.chunks(self.start, self.nbytes, _CHUNK_BYTES)
                 check_crc(f"storage {self.key}", chunks, self.crc32)
+
+    def read(self) -> torch.Tensor:
+        raw = _raw(self, self.start, self.nbytes)
+        return raw.clone() if raw.data_ptr() % WIDEST else raw
 
     def __repr__(self) -> str:
         return f"<StorageRef {self.key}, {self.nbytes} bytes>"
@@ -97,10 +167,10 @@ def read_part(part: StoragePart) -> torch.Tensor:
         return torch.empty(part.shape, dtype=dtype, device="cpu")
     if part.contiguous and part.dtype != "bool" and not (part.conjugate or part.negative):
         # nearly all of them: one call, and no reading when mapped
-        tensor = _elements(storage, part.dtype, dtype, part.offset, elements)
+        tensor = storage.elements(part.dtype, part.offset, elements)
         # view() would make a second tensor that holds the first
         return tensor if len(part.shape) == 1 else tensor.resize_(*(part.shape or ((),)))
-    with locating(file=storage.source.path):
+    with locating(file=storage.path):
         return _read_other(part, dtype, elements)
 
 
@@ -109,10 +179,10 @@ def _read_other(part: StoragePart, dtype: torch.dtype, elements: int) -> torch.T
     import torch  # torch-free module until here
 
     # from the first element to the last, with what lies between them
-    span = elements if part.contiguous else _span(part)
+    span = part.span
     if elements > span:
         part.storage.limits.check("expanded_bytes", part.nbytes)
-    tensor = _elements(part.storage, part.dtype, dtype, part.offset, span)
+    tensor = part.storage.elements(part.dtype, part.offset, span)
     if part.dtype == "bool":
         check_bool(tensor.view(torch.uint8))
     if part.contiguous:
@@ -126,31 +196,15 @@ def _read_other(part: StoragePart, dtype: torch.dtype, elements: int) -> torch.T
     return tensor.neg() if part.negative else tensor
 
 
-def _span(part: StoragePart) -> int:
-    return 1 + sum(
-        (size - 1) * stride for size, stride in zip(part.shape, part.stride, strict=True)
-    )
-
-
-def _elements(
-    storage: StorageRef, name: str, dtype: torch.dtype, first: int, count: int
-) -> torch.Tensor:
-    """`count` elements of a storage from `first` on, flat."""
+def _raw(storage: StorageRef, offset: int, nbytes: int) -> torch.Tensor:
+    """Bytes of the file: mapped as they lie there, or read."""
     import torch  # torch-free module until here
 
-    itemsize = ITEMSIZES[name]
-    offset, nbytes = storage.start + first * itemsize, count * itemsize
     source = storage.source
+    if not nbytes:
+        return torch.empty(0, dtype=torch.uint8, device="cpu")
     if source.mapped:
-        if offset % itemsize == 0 and not storage.swapped:
-            return torch.frombuffer(source.mapping, dtype=dtype, count=count, offset=offset)
-        raw = torch.frombuffer(source.mapping, dtype=torch.uint8, count=nbytes, offset=offset)
-        raw = raw.clone()
-    else:
-        buffer = bytearray(nbytes)
-        source.pread_into(offset, buffer)
-        raw = torch.frombuffer(buffer, dtype=torch.uint8)
-    if storage.swapped:
-        width = itemsize // 2 if name in COMPLEX else itemsize
-        raw = raw.view(-1, width).flip(1).reshape(-1)
-    return raw.view(dtype)
+        return torch.frombuffer(source.mapping, dtype=torch.uint8, count=nbytes, offset=offset)
+    buffer = bytearray(nbytes)
+    source.pread_into(offset, buffer)
+    return torch.frombuffer(buffer, dtype=torch.uint8)

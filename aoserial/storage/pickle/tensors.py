@@ -13,7 +13,7 @@ from aoserial.errors import BoundsError
 from aoserial.storage.dtypes import check_bool
 from aoserial.storage.part import LeafPart, Shape
 from aoserial.storage.pickle.dtypes import ITEMSIZES, torch_dtype
-from aoserial.storage.pickle.storages import StorageRef, read_part
+from aoserial.storage.pickle.storages import Storage, read_part
 from aoserial.storage.pickle.values import Name, Rebuilt, TorchDevice, Value, fields_of
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TypedStorage:
 
     __slots__ = ("count", "dtype", "offset", "storage")
 
-    def __init__(self, storage: StorageRef, dtype: str, offset: int, count: int) -> None:
+    def __init__(self, storage: Storage, dtype: str, offset: int, count: int) -> None:
         self.storage = storage
         self.dtype = dtype
         self.offset = offset
@@ -77,7 +77,7 @@ class StoragePart(LeafPart):
     )
 
     def __init__(
-        self, dtype: str, shape: Shape, stride: Shape, offset: int, storage: StorageRef
+        self, dtype: str, shape: Shape, stride: Shape, offset: int, storage: Storage
     ) -> None:
         self.dtype = dtype
         self.shape = shape
@@ -92,6 +92,15 @@ class StoragePart(LeafPart):
     @property
     def nbytes(self) -> int:
         return math.prod(self.shape) * ITEMSIZES[self.dtype]
+
+    @property
+    def span(self) -> int:
+        """Elements of the storage from its first to its last, with what lies between them."""
+        elements = math.prod(self.shape)
+        if self.contiguous or not elements:
+            return elements
+        steps = zip(self.shape, self.stride, strict=True)
+        return 1 + sum((size - 1) * stride for size, stride in steps)
 
     @property
     def place(self) -> tuple[str, str, Shape, Shape, int]:
@@ -109,14 +118,19 @@ class StoragePart(LeafPart):
 
 
 class ArrayPart(LeafPart):
-    """A NumPy array: its bytes lie in the pickle, little-endian, in C's or Fortran's order."""
+    """A NumPy array: its bytes lie in the pickle, little-endian, in C's or Fortran's order.
 
-    __slots__ = ("data", "fortran")
+    Attributes:
+        core: the package whose function made it: `"numpy.core"`, or NumPy 2's `"numpy._core"`.
+    """
+
+    __slots__ = ("core", "data", "fortran")
 
     def __init__(self, dtype: str, shape: Shape, data: bytes, *, fortran: bool = False) -> None:
         super().__init__(dtype, shape)
         self.data = data
         self.fortran = fortran
+        self.core = "numpy.core"
 
     @property
     def nbytes(self) -> int:
@@ -147,9 +161,10 @@ class TorchTensor:
         shape: None for a nested one.
         fields: its parts and parameters by torch's names for them.
         requires_grad: as saved.
+        call: the function of torch's that makes it, and its arguments: what is written again.
     """
 
-    __slots__ = ("dtype", "fields", "kind", "requires_grad", "shape")
+    __slots__ = ("call", "dtype", "fields", "kind", "requires_grad", "shape")
 
     def __init__(
         self,
@@ -164,6 +179,7 @@ class TorchTensor:
         self.shape = shape
         self.fields = fields
         self.requires_grad = requires_grad
+        self.call: tuple[Name, tuple[Value, ...]] | None = None
 
     def __repr__(self) -> str:
         return f"<TorchTensor, {self.kind}: {self.dtype}{list(self.shape or ())}>"

@@ -9,6 +9,7 @@ A tuple here can be deep and share its parts: do not hash or compare one that a 
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -62,6 +63,9 @@ class TorchDevice:
     type: str
     index: int | None = None
 
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
 
 class TorchSize(tuple[int, ...]):
     """A `torch.Size`."""
@@ -79,17 +83,25 @@ class StateDict(OrderedDict[Value, Value]):
     attributes: Value = None
 
 
+_NUMBERS = itertools.count()
+
+
 class Key:
     """A key of a dict, or a member of a set, that is not hashed here: a tuple, a name, an object.
 
     Tuples of ints can be made to collide by the thousand, and a dict of them would take quadratic
     time. Each `Key` is equal to itself alone.
+
+    Attributes:
+        value: the key or member.
+        number: later ones have greater ones, so that the members of a set keep an order.
     """
 
-    __slots__ = ("value",)
+    __slots__ = ("number", "value")
 
     def __init__(self, value: Value) -> None:
         self.value = value
+        self.number = next(_NUMBERS)
 
     def __repr__(self) -> str:
         return f"<Key, {type(self.value).__name__}>"

@@ -98,8 +98,8 @@ def test_no_module_that_could_act_is_imported(path):
             imported.add((node.module or "").split(".")[0])
     assert imported & BANNED_MODULES == set()
     ours = {name for name in imported if name == "aoserial"}
-    standard = {"__future__", "codecs", "collections", "dataclasses", "enum"}
-    standard |= {"functools", "math", "os", "re", "struct", "types", "typing", "zlib"}
+    standard = {"__future__", "abc", "codecs", "collections", "contextlib", "dataclasses", "enum"}
+    standard |= {"functools", "itertools", "math", "os", "re", "struct", "types", "typing", "zlib"}
     assert imported <= ours | standard | {"torch"}
 
 

@@ -1,0 +1,131 @@
+"""Storages outside of files: of tensors in memory, and of parts of other formats.
+
+Torch-free to import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from aoserial.errors import MigrationError, UnsupportedTensorError
+from aoserial.storage.part import Part, Shape, ViewPart, describe
+from aoserial.storage.pickle.dtypes import ITEMSIZES, torch_dtype
+from aoserial.storage.pickle.limits import Limits
+from aoserial.storage.pickle.storages import WIDEST, Storage
+from aoserial.storage.pickle.tensors import StoragePart
+from aoserial.storage.safetensors.reader import FilePart
+
+if TYPE_CHECKING:
+    import torch
+
+
+class MemoryStorage(Storage):
+    """A storage of torch's, on any device. Tensors that share it must share this object, too.
+
+    Attributes:
+        storage: the bytes.
+    """
+
+    __slots__ = ("storage",)
+
+    def __init__(self, storage: torch.UntypedStorage, limits: Limits = Limits()) -> None:  # noqa: B008
+        """
+        Raises:
+            UnsupportedTensorError: it has no bytes.
+        """
+        import torch  # torch-free module until here
+
+        if storage.device.type == "meta":
+            raise UnsupportedTensorError("a meta tensor has no bytes that could be saved")
+        self.storage = storage
+        self.nbytes = storage.nbytes()
+        self.swapped = False
+        self.limits = limits
+        self.location = torch.serialization.location_tag(storage)
+        self.key = f"memory {id(self):x}"
+
+    def chunks(self, start: int, count: int, size: int) -> Iterator[memoryview]:
+        return _chunks(self.read()[start : start + count], size)
+
+    def elements(self, dtype: str, first: int, count: int) -> torch.Tensor:
+        import torch  # torch-free module until here
+
+        empty = torch.empty(0, dtype=torch_dtype(dtype), device=self.storage.device)
+        return empty.set_(self.storage, first, (count,), (1,))
+
+    def read(self) -> torch.Tensor:
+        return self.elements("uint8", 0, self.nbytes)
+
+
+class PartStorage(Storage):
+    """The bytes of a part of any kind, which are read when they are asked for.
+
+    Attributes:
+        part: whose bytes they are.
+    """
+
+    __slots__ = ("part",)
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.nbytes = part.nbytes
+        self.swapped = False
+        self.limits = Limits()
+        self.location = "cpu"
+        self.key = f"part {id(part):x}"
+
+    def chunks(self, start: int, count: int, size: int) -> Iterator[memoryview]:
+        base = self.part.base if isinstance(self.part, ViewPart) else self.part
+        if isinstance(base, FilePart):
+            # not through a mapping, whose pages would stay in memory
+            return base.source.chunks(base.offset + start, count, size)
+        return _chunks(self.read()[start : start + count], size)
+
+    def elements(self, dtype: str, first: int, count: int) -> torch.Tensor:
+        itemsize = ITEMSIZES[dtype]
+        flat = self.read()[first * itemsize : (first + count) * itemsize]
+        return flat.view(torch_dtype(dtype))
+
+    def read(self) -> torch.Tensor:
+        flat = self.part.read_bytes()
+        if flat.numel() != self.nbytes:
+            raise MigrationError(
+                f"{describe(self.part)} gave {flat.numel()} bytes when read, but {self.nbytes} "
+                "were planned"
+            )
+        return flat.clone() if flat.storage_offset() % WIDEST else flat
+
+
+def _chunks(flat: torch.Tensor, size: int) -> Iterator[memoryview]:
+    """Flat bytes on any device, through one buffer."""
+    import torch  # torch-free module until here
+
+    if not len(flat):
+        return
+    buffer = bytearray(min(size, len(flat)))
+    view, block = memoryview(buffer), torch.frombuffer(buffer, dtype=torch.uint8)
+    for start in range(0, len(flat), size):
+        piece = flat[start : start + size]
+        block[: len(piece)].copy_(piece)
+        yield view[: len(piece)]
+
+
+def stored(part: Part) -> StoragePart:
+    """A part of any kind as a contiguous tensor in a storage of its own.
+
+    Raises:
+        UnsupportedTensorError: torch has no such dtype.
+    """
+    if part.dtype not in ITEMSIZES:
+        raise UnsupportedTensorError(f"torch has no dtype {part.dtype}")
+    return StoragePart(part.dtype, part.shape, contiguous(part.shape), 0, PartStorage(part))
+
+
+def contiguous(shape: Shape) -> Shape:
+    """The strides of a tensor of that shape whose elements lie one after the other."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

@@ -1,0 +1,188 @@
+"""How tensors are written: calls of torch's own functions, which every release of it knows.
+
+Torch-free.
+"""
+
+from __future__ import annotations
+
+from aoserial.errors import UnsupportedTensorError
+from aoserial.storage.part import Part
+from aoserial.storage.pickle.dtypes import ITEMSIZES, STORAGE_DTYPES
+from aoserial.storage.pickle.memory import stored
+from aoserial.storage.pickle.storages import Storage
+from aoserial.storage.pickle.tensors import (
+    ParameterValue,
+    StoragePart,
+    TensorSubclass,
+    TorchTensor,
+    TypedStorage,
+    WrapperSubclass,
+)
+from aoserial.storage.pickle.values import Name, TorchLayout, Value
+from aoserial.storage.pickle.writing import opcodes as op
+from aoserial.storage.pickle.writing.emitter import Emitter, Handler, Late
+from aoserial.storage.pickle.writing.objects import device, layout
+from aoserial.storage.pickle.writing.records import CLASSES, UNTYPED, Record
+
+
+def _hooks(e: Emitter) -> bytes:
+    """Backward hooks, of which each tensor has its own dict: torch writes it empty."""
+    return e.name("collections", "OrderedDict") + op.EMPTY_TUPLE + op.REDUCE
+
+
+_HOOKS = Late(_hooks)
+
+
+def _flag(value: bool) -> bytes:
+    return op.TRUE if value else op.FALSE
+
+
+# -- storages -------------------------------------------------------------------------------------
+
+
+def _class_of(e: Emitter, storage: Storage, dtype: str) -> str:
+    """The class that a storage is referred to by: as known, else for its first user's dtype."""
+    record = e.records.get(id(storage))
+    if record is not None:
+        return record.cls
+    return e.classes.get(id(storage)) or CLASSES.get(dtype, UNTYPED)
+
+
+def _record(e: Emitter, storage: Storage, dtype: str, user: Value) -> Record:
+    """The record of a storage; what refers to it is written."""
+    record = e.records.get(id(storage))
+    if record is not None:
+        e.recall(record)
+        return record
+    cls = _class_of(e, storage, dtype)
+    record = Record(storage, str(len(e.records)), cls, user)
+    e.records[id(storage)] = record
+    module = "torch.storage" if cls == UNTYPED else "torch"
+    code = op.MARK + e.text("storage") + e.name(module, cls)
+    code += op.text(record.key) + e.text(storage.location)
+    record.size_at = len(e.code) + 1
+    e.code += (code, b"", op.TUPLE + op.BINPERSID + e.remember(record))
+    return record
+
+
+def _typed_storage(e: Emitter, value: TypedStorage) -> None:
+    _record(e, value.storage, value.dtype, value).add_whole(value)
+
+
+# -- plain tensors --------------------------------------------------------------------------------
+
+
+def _strided(e: Emitter, part: StoragePart) -> None:
+    if not e.recall(part):
+        _call(e, part)
+        e.code.append(op.REDUCE + e.remember(part))
+
+
+def _call(e: Emitter, part: StoragePart, cls: Name | None = None) -> None:
+    """The function that makes it, a class if there is one, and the arguments.
+
+    `_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, [metadata])`; the third
+    version has a dtype before the metadata, and so needs no storage that says it.
+    """
+    if part.dtype not in ITEMSIZES:
+        raise UnsupportedTensorError(f"torch has no dtype {part.dtype}")
+    typed = STORAGE_DTYPES.get(_class_of(e, part.storage, part.dtype)) == part.dtype
+    e.code.append(e.name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3"))
+    if cls is not None:
+        e.code.append(e.name(cls.module, cls.name))
+    e.code.append(op.MARK)
+    _record(e, part.storage, part.dtype, part).add(part, len(e.code))
+    code = e.integers(part.shape) + e.integers(part.stride) + _flag(part.requires_grad) + _hooks(e)
+    if not typed:
+        code += e.name("torch", part.dtype)
+    if part.conjugate or part.negative:
+        code += op.EMPTY_DICT
+        if part.conjugate:
+            code += e.text("conj") + op.TRUE + op.SETITEM
+        if part.negative:
+            code += e.text("neg") + op.TRUE + op.SETITEM
+    e.code += (b"", code + op.TUPLE)
+
+
+def _part(e: Emitter, part: Part) -> None:
+    """Any other part: a contiguous tensor with a storage of its own."""
+    if not e.recall(part):
+        _call(e, stored(part))
+        e.code.append(op.REDUCE + e.remember(part))
+
+
+# -- what wraps them ------------------------------------------------------------------------------
+
+
+def _parameter(e: Emitter, value: ParameterValue) -> None:
+    if e.recall(value):
+        return
+    parts = [value.data, value.requires_grad, _HOOKS]
+    name = "_rebuild_parameter"
+    if value.state is not None:
+        parts.append(value.state)
+        name += "_with_state"
+    e.code.append(e.name("torch._utils", name) + op.MARK)
+    e.make(value, parts, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
+
+
+def _wrapper(e: Emitter, value: WrapperSubclass) -> None:
+    if e.recall(value):
+        return
+    cls = value.cls.module, value.cls.name
+    e.code += (
+        e.name("torch._tensor", "_rebuild_from_type_v2") + op.MARK,
+        e.name("torch._utils", "_rebuild_wrapper_subclass"),
+        e.name(*cls) + op.MARK + e.name(*cls),
+        e.name("torch", value.dtype),
+        e.integers(value.shape),
+        e.integers(value.stride),
+        op.integer(value.storage_offset),
+        layout(e, TorchLayout(value.layout)),
+        device(e, value.device),
+        _flag(value.requires_grad),
+        op.TUPLE,
+    )
+    e.make(value, (value.state,), op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
+
+
+def _subclass(e: Emitter, value: TensorSubclass) -> None:
+    """`_rebuild_from_type_v2(function, class, arguments, state)`, where a call makes the data."""
+    if e.recall(value):
+        return
+    e.code.append(e.name("torch._tensor", "_rebuild_from_type_v2") + op.MARK)
+    data = value.data
+    parts: list[Value]
+    if type(data) is TorchTensor:
+        function, arguments = _call_of(data)
+        parts = [function, value.cls, arguments, value.state]
+    elif isinstance(data, Part):
+        _call(e, data if type(data) is StoragePart else stored(data), value.cls)
+        parts = [value.state]
+    else:
+        raise UnsupportedTensorError(
+            f"the data of a tensor of a class of its own are a {type(data).__name__}"
+        )
+    e.make(value, parts, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
+
+
+def _torch_tensor(e: Emitter, value: TorchTensor) -> None:
+    if not e.recall(value):
+        e.make(value, _call_of(value), op.REDUCE, undo=op.POP * 2)
+
+
+def _call_of(value: TorchTensor) -> tuple[Name, tuple[Value, ...]]:
+    if value.call is None:
+        raise UnsupportedTensorError(f"nothing says how a {value.kind} tensor is made")
+    return value.call
+
+
+HANDLERS: dict[type, Handler] = {
+    TypedStorage: _typed_storage,
+    StoragePart: _strided,
+    Part: _part,
+    ParameterValue: _parameter,
+    WrapperSubclass: _wrapper,
+    TensorSubclass: _subclass,
+    TorchTensor: _torch_tensor,
+}
