@@ -8,6 +8,7 @@ from aoserial.torchao.steps import (
     fp4,
     int4,
     int8,
+    integers,
     microscaling,
     training,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "fp4",
     "int4",
     "int8",
+    "integers",
     "microscaling",
     "training",
 ]

@@ -45,13 +45,13 @@ INT4_CPU_ISA = Question(
 )
 
 
-def unpack_int4_cpu(packed: Part, shape: Shape, isa: str) -> Part:
+def unpack_int4_cpu(packed: Part, shape: Shape, isa: str | None) -> Part:
     """Codes 0 to 15, uint8 [N, K/2], even k in the low nibble.
 
     Args:
         packed: N K / 2 bytes, as torch packed them.
         shape: [N, K], logical; N a multiple of 16, since torch packs no other.
-        isa: an answer to `INT4_CPU_ISA`.
+        isa: an answer to `INT4_CPU_ISA`; None where it makes no difference.
 
     Raises:
         FieldError: a shape that torch would not have packed into these bytes.
@@ -64,7 +64,7 @@ def unpack_int4_cpu(packed: Part, shape: Shape, isa: str) -> Part:
     rows, columns = shape
     if packed.nbytes * 2 != rows * columns:
         raise FieldError(f"{packed.nbytes} bytes are not the codes of {list(shape)}")
-    order = _ORDERS[isa]
+    order = _ORDERS[isa or "default"]
 
     def unpack(data: torch.Tensor) -> torch.Tensor:
         return _unpack(data.reshape(-1), rows, columns, order)
