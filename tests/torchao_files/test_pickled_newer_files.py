@@ -1,0 +1,76 @@
+"""Every pickle of a real torchao release with a float8, int8, int4, intx, MX or NVFP4 weight of its
+own class: it loads, and stands for the values that the release had for it.
+
+The files are those under fixtures/ that have a model.pt, and any AOSERIAL_FIXTURES names.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from support.cases import FIXTURES, case_id, described
+from support.tensors import same_bytes
+
+import aoserial
+from aoserial.torchao import float8, integers, microscaling
+
+PATHS = {
+    path
+    for family in (float8, integers, microscaling)
+    for row in family.CLASSES
+    for path in row.paths
+}
+# bytes in an order that only a vendor's kernel knows; no release dequantizes them on a CPU either
+INERT = ("Preshuffle", "IntxOpaque", "Sparse2x4")
+
+
+def cases() -> Iterator[Path]:
+    more = os.environ.get("AOSERIAL_FIXTURES")
+    for root in (FIXTURES, Path(more)) if more else (FIXTURES,):
+        for path in sorted(root.glob("torchao-*/*/model.pt")):
+            if any(told["class"] in PATHS for told in described(path.parent)["keys"].values()):
+                yield path.parent
+
+
+@pytest.fixture(params=list(cases()), ids=case_id)
+def case(request) -> Path:
+    return request.param
+
+
+def assume_for(case: Path) -> dict[str, str]:
+    """What has to be said of files that do not tell it."""
+    told = described(case)
+    answers = {}
+    if told["torchao"] in ("0.16.0", "0.17.0") and "nvfp4" in case.name:
+        answers["scale_product_dtype"] = "bfloat16"
+    if "opaque" in case.name:
+        answers["int4_cpu_isa"] = told["cpu_capability"].lower()
+    return answers
+
+
+def test_the_dequantized_values_are_torchaos_bit_for_bit(case):
+    expected = torch.load(case / "expected.pt", weights_only=True)["dequantized"]
+    state = aoserial.load(case / "model.pt", assume=assume_for(case), strict=False)
+    for name, told in described(case)["keys"].items():
+        if told["class"] not in PATHS:
+            continue
+        if any(word in told["class"] for word in INERT):
+            assert isinstance(state[name], aoserial.InertTensor)
+            assert name not in expected
+        else:
+            assert same_bytes(state[name].dequantize(), expected[name])
+
+
+def test_a_migrated_file_stands_for_the_same_values(case, tmp_path):
+    new = tmp_path / "model.safetensors"
+    assume = assume_for(case)
+    aoserial.migrate(case / "model.pt", new, assume=assume, allow_lossy=True)
+    before = aoserial.load(case / "model.pt", assume=assume, strict=False)
+    after = aoserial.load(new, strict=False)
+    for name, tensor in before.items():
+        if isinstance(tensor, aoserial.VersionedTensor):
+            assert same_bytes(tensor.dequantize(), after[name].dequantize())
