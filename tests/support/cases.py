@@ -18,6 +18,15 @@ def safetensors_cases() -> Iterator[Path]:
             yield path.parent
 
 
+def pickled_cases(*names: str) -> Iterator[Path]:
+    """The folders of cases with one of these names that have a model.pt."""
+    more = os.environ.get("AOSERIAL_FIXTURES")
+    for root in (FIXTURES, Path(more)) if more else (FIXTURES,):
+        for path in sorted(root.glob("torchao-*/*/model.pt")):
+            if path.parent.name in names:
+                yield path.parent
+
+
 def case_id(path: Path) -> str:
     return f"{path.parent.name}-{path.name}"
 
