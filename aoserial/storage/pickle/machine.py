@@ -65,6 +65,11 @@ class Machine:
         remembered = len(self.memo) + len(self.scattered)
         if remembered > self.max_memo:
             raise spent("memo", self.max_memo, remembered)
+        self.count(0)
+
+    def count(self, made: int) -> None:
+        """Counts so many objects more, and looks at that budget at once: a call can make many."""
+        self.made += made
         if self.made > self.max_made:
             raise spent("objects", self.max_made, self.made)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 import pickletools
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings, strategies as st
@@ -392,6 +393,60 @@ def test_objects_and_memo_are_bounded_by_the_size_of_the_pickle():
     assert Limits().for_pickle(0) == (500_000, 500_000)
     assert Limits().for_pickle(6_000_000) == (1_500_000, 1_500_000)
     assert Limits().for_pickle(2**30) == (20_000_000, 5_000_000)
+
+
+def peak_of(data: bytes) -> int:
+    """Bytes that running it takes at most, when it spends the budget of objects."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitError) as caught:
+            run(data)
+        assert caught.value.limit == "objects"
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def promised(data: bytes) -> int:
+    """What `Limits` says that a pickle takes at most."""
+    return 64 * 2**20 + 20 * len(data)
+
+
+NUMBERS = list_(*(b"M" + n.to_bytes(2, "little") for n in range(20_000)))
+BIG_ENDIAN = call(global_("numpy", "dtype"), text("i8"), NONE, NONE)
+BIG_ENDIAN += asm.tuple_(b"K\x03", text(">"), NONE, NONE, NONE) + BUILD
+
+# Calls whose values are copies of an argument, or of some of it
+COPYING = {
+    "bytes": (global_("_codecs", "encode"), text("x" * 100_000), text("latin1")),
+    "bytearray": (global_("builtins", "bytearray"), asm.binary(b"x" * 100_000)),
+    "set": (global_("builtins", "set"), NUMBERS),
+    "set of tuples": (global_("builtins", "set"), list_(*[EMPTY_TUPLE] * 50_000)),
+    "frozenset": (global_("builtins", "frozenset"), NUMBERS),
+    "OrderedDict": (
+        global_("collections", "OrderedDict"),
+        list_(*(asm.tuple_(asm.integer(n), NONE) for n in range(10_000))),
+    ),
+    "torch.Size": (global_("torch", "Size"), asm.ints((1,) * 50_000)),
+    "torch.device": (global_("torch", "device"), text("x" * 100_000 + ":1")),
+    "tensor of ours": (global_("aoserial", "_rebuild"), text("T"), b"K\x01", *[NONE] * 100_000),
+    "name": (global_("builtins", "getattr"), global_("a", "b"), text("x" * 100_000)),
+    "array": (
+        global_("numpy.core.numeric", "_frombuffer"),
+        asm.binary(bytes(80_000)),
+        BIG_ENDIAN,
+        asm.ints((10_000,)),
+        text("C"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COPYING)
+def test_what_a_call_copies_from_an_argument_is_counted(name):
+    function, *arguments = COPYING[name]
+    body = function + put(0) + POP + asm.tuple_(*arguments) + put(1) + POP + EMPTY_LIST
+    data = stream(body + (get(0) + get(1) + REDUCE + APPEND) * 1000)
+    assert peak_of(data) < promised(data)
 
 
 def test_the_collector_is_left_as_it_was(monkeypatch):

@@ -9,6 +9,7 @@ from aoserial.storage.pickle.builder import kind_of
 from aoserial.storage.pickle.machine import Machine
 from aoserial.storage.pickle.opcodes.scalars import unicode_text
 from aoserial.storage.pickle.values import SCALARS, ObjectValue, Value
+from aoserial.storage.pickle.weights import weight
 
 
 def _global(m: Machine, at: int) -> int:
@@ -90,7 +91,9 @@ def _make(
     if not isinstance(arguments, tuple | ObjectValue):
         raise PickleError(f"something is called with {kind_of(arguments)}, not with a tuple")
     m.builder.at = at
-    m.make(m.builder.call(kind, function, arguments, keywords))
+    value = m.builder.call(kind, function, arguments, keywords)
+    m.count(weight(value))
+    m.stack.append(value)
 
 
 def _build(m: Machine, at: int) -> int:
@@ -98,7 +101,10 @@ def _build(m: Machine, at: int) -> int:
     target = m.stack[-1]
     m.builder.at = at - 1
     changed = m.builder.set_state(target, state)
-    if changed is not target:
+    if changed is target:
+        m.made += 1  # its state lies in a list
+    else:
+        m.count(weight(changed))
         m.replace(target, changed)
     return at
 
