@@ -168,9 +168,12 @@ class Upgrader:
             raise _gap(record.type, record.version, head)
         return step
 
-    def _answers(self, step: Step, record: Record, assumed: list[str]) -> dict[str, str]:
-        """The answers to a step's questions; those nobody gave are noted in `assumed`."""
-        answers: dict[str, str] = {}
+    def _answers(self, step: Step, record: Record, assumed: list[str]) -> dict[str, str | None]:
+        """The answers to a step's questions; those nobody gave are noted in `assumed`.
+
+        A question that does not concern the record may stay unanswered; the step is given None.
+        """
+        answers: dict[str, str | None] = {}
         for question in step.asks:
             choices = " or ".join(map(repr, question.answers))
             answer = self.assume.get(question.name)
@@ -180,7 +183,7 @@ class Upgrader:
                     assumed.append(f"{question.name}={answer}")
             elif answer not in question.answers:
                 raise FieldError(f"assume {question.name!r} is {answer!r}, expected {choices}")
-            if answer is None:
+            if answer is None and question.concerns(record):
                 raise EraError(
                     f"{question.why}; say which with assume={{{question.name!r}: …}}, {choices}",
                     candidates=question.answers,
@@ -206,7 +209,7 @@ class Upgrader:
             )
 
 
-def _run(step: Step, value: Any, answers: Mapping[str, str]) -> Any:
+def _run(step: Step, value: Any, answers: Mapping[str, str | None]) -> Any:
     """Runs one step and holds it to its word."""
     try:
         result = step.function(value, **answers)
