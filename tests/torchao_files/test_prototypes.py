@@ -11,7 +11,7 @@ from support.tensors import same_bytes
 import aoserial
 from aoserial.errors import AoserialError, EraError, FieldError
 from aoserial.record import Record
-from aoserial.schema import FrozenMap, Nested
+from aoserial.schema import FrozenMap, Nested, Symbol
 from aoserial.storage import TensorPart
 from aoserial.tensors import from_record
 from aoserial.torchao.steps.blocksparse import block_sparse_of_affine
@@ -272,19 +272,43 @@ def test_sparse_blocks_lie_where_their_indices_say():
         built(raw(SPARSE, (8, 16), "float32", blocksize=8, **parts))
 
 
-def test_sparse_blocks_of_codes_are_an_int8_weight():
-    parts = sparse_parts(torch.randint(-127, 128, (3, 4, 4), dtype=torch.int8))
-    parts |= {"scale": torch.rand(8), "zero_point": torch.zeros(8, dtype=torch.int64)}
-    record = Record(
+def sparse_affine(domain: str, **parts: torch.Tensor) -> Record:
+    return Record(
         type="torchao.AffineQuantizedTensor",
         version=1,
         shape=(8, 16),
         dtype="float32",
-        attributes=FrozenMap(tensor_impl=None, block_size=(1, 16), quant_min=None, quant_max=None),
+        attributes=FrozenMap(
+            tensor_impl=None,
+            block_size=(1, 16),
+            quant_min=None,
+            quant_max=None,
+            zero_point_domain=Symbol("torchao.ZeroPointDomain", domain),
+        ),
         parts={f"tensor_impl.{name}": TensorPart(part) for name, part in parts.items()},
     )
-    weight = from_record(block_sparse_of_affine(record))
-    assert same_bytes(weight.dequantize(), dense(parts) * parts["scale"][:, None])
+
+
+def test_sparse_blocks_of_codes_are_an_int8_weight():
+    parts = sparse_parts(torch.randint(-127, 128, (3, 4, 4), dtype=torch.int8))
+    scale, zero_point = torch.rand(8), torch.randint(-4, 4, (8,))
+    weight = from_record(block_sparse_of_affine(sparse_affine("NONE", scale=scale, **parts)))
+    assert same_bytes(weight.dequantize(), dense(parts) * scale[:, None])
+    parts |= {"scale": scale, "zero_point": zero_point}
+    weight = from_record(block_sparse_of_affine(sparse_affine("INT", **parts)))
+    expected = (dense(parts) - zero_point[:, None]) * scale[:, None]
+    assert same_bytes(weight.dequantize(), expected)
+
+
+def test_sparse_blocks_of_another_arithmetic_are_refused():
+    parts = sparse_parts(torch.zeros(3, 4, 4, dtype=torch.int8))
+    with pytest.raises(FieldError, match="lacks scale"):
+        block_sparse_of_affine(sparse_affine("INT", **parts))
+    with pytest.raises(FieldError, match="is FLOAT"):
+        block_sparse_of_affine(sparse_affine("FLOAT", scale=torch.rand(8), **parts))
+    plain = sparse_parts(torch.zeros(3, 4, 4))
+    with pytest.raises(FieldError, match="lacks codes of int8"):
+        block_sparse_of_affine(sparse_affine("INT", scale=torch.rand(8), **plain))
 
 
 # -- training -----------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ from __future__ import annotations
 from aoserial.errors import FieldError
 from aoserial.migrations import migration
 from aoserial.record import Record
+from aoserial.schema import Symbol
 from aoserial.schema.shapes import blocks
-from aoserial.storage import Part
 
 _NAMES = {
     "bsr_crow_indices": "row_starts",
@@ -39,20 +39,21 @@ def block_sparse_of_affine(record: Record) -> Record:
     Args:
         record: of torchao's AffineQuantizedTensor as it was from 0.7 on.
     """
-    inside = "tensor_impl."
-    held = {
-        name.removeprefix(inside): part
-        for name, part in record.parts.items()
-        if name.startswith(inside)
-    }
-    block_size = record.attributes["block_size"]
-    bare = record.drop(*record.attributes, *record.parts).at(1, type="aoserial.BlockSparseTensor")
+    given = record.attributes
+    held = {name.removeprefix("tensor_impl."): part for name, part in record.parts.items()}
+    missing = [name for name in (*_NAMES, "scale") if name not in held]
+    if missing or held["bsr_values"].dtype != "int8":
+        raise FieldError(f"lacks {', '.join(missing) or 'codes of int8'}").locate(
+            field="tensor_impl"
+        )
+    domain = given["zero_point_domain"]
+    if isinstance(domain, Symbol) and domain.name == "FLOAT":
+        raise FieldError("is FLOAT, which this layout never had").locate(field="zero_point_domain")
+    block_size = given["block_size"]
     grid = blocks(record.shape, {"block_size": block_size})
-
-    def in_grid(part: Part) -> Part:
-        return part.view(part.dtype, grid)
-
-    return bare.put(
-        **{ours: held[theirs] for theirs, ours in _NAMES.items()},
-        **{name: in_grid(held[name]) for name in ("scale", "zero_point") if name in held},
-    ).set(block_size=block_size)
+    parts = {ours: held[theirs] for theirs, ours in _NAMES.items()}
+    for name in ("scale", "zero_point"):
+        if name in held:
+            parts[name] = held[name].view(held[name].dtype, grid)
+    bare = record.drop(*given, *record.parts).at(1, type="aoserial.BlockSparseTensor")
+    return bare.put(**parts).set(block_size=block_size)
