@@ -6,6 +6,8 @@ release; fixtures/torchao-<release>/mx_* and nvfp4*.
 
 from __future__ import annotations
 
+from aoserial.errors import UnsupportedTensorError
+from aoserial.record import Record
 from aoserial.schema import (
     EnumSchema,
     Schema,
@@ -172,25 +174,41 @@ NVFP4_TENSORS = (
     ),
 )
 
+
+def _form(version: int, releases: str, *has: str) -> Form:
+    return Form(version=version, releases=releases, has=has, adapt=_refuse_transposed)
+
+
+def _refuse_transposed(record: Record) -> Record:
+    """These two are the classes whose strides say that their codes lie transposed; flat scales, of
+    0.12 and before, do not, and ours has no such weights."""
+    if "(stride)" in record.attributes:
+        raise UnsupportedTensorError(
+            "is the transposed view of a weight, whose scales lie the other way round; save the "
+            "weight itself"
+        )
+    return record
+
+
 CLASSES = (
     PickledType(
         type="torchao.MXTensor",
         paths=(f"{_PATH}.mx_tensor.MXTensor",),
         forms=(
-            Form(version=1, releases="0.3 to 0.12", has=("_data",)),
-            Form(version=2, releases="0.13 and 0.14", has=("qdata", "_scale_e8m0")),
-            Form(version=3, releases="0.15", has=("scale", "_elem_dtype")),
-            Form(version=4, releases="0.16 and later", has=("scale", "elem_dtype")),
+            _form(1, "0.3 to 0.12", "_data"),
+            _form(2, "0.13 and 0.14", "qdata", "_scale_e8m0"),
+            _form(3, "0.15", "scale", "_elem_dtype"),
+            _form(4, "0.16 and later", "scale", "elem_dtype"),
         ),
     ),
     PickledType(
         type="torchao.NVFP4Tensor",
         paths=(f"{_PATH}.nvfp4_tensor.NVFP4Tensor",),
         forms=(
-            Form(version=1, releases="0.12", has=("_data",)),
-            Form(version=2, releases="0.13 and 0.14", has=("qdata", "_scale_e4m3")),
-            Form(version=3, releases="0.15", has=("scale", "_orig_dtype")),
-            Form(version=4, releases="0.16 and later", has=("scale", "orig_dtype")),
+            _form(1, "0.12", "_data"),
+            _form(2, "0.13 and 0.14", "qdata", "_scale_e4m3"),
+            _form(3, "0.15", "scale", "_orig_dtype"),
+            _form(4, "0.16 and later", "scale", "orig_dtype"),
         ),
     ),
 )

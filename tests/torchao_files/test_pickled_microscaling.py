@@ -6,9 +6,11 @@ import pytest
 import torch
 from support.raw import instance, member, raw, upgraded
 
-from aoserial.errors import AoserialError, FieldError, MissingFieldError
+from aoserial.errors import AoserialError, FieldError, MissingFieldError, UnsupportedTensorError
 from aoserial.migrations import Upgrader
+from aoserial.record.pickled import decode_pickle
 from aoserial.schema import FrozenMap, Nested, Symbol
+from aoserial.storage.pickle import Name, TorchDevice, WrapperSubclass
 from aoserial.torchao.pickled import identify
 from aoserial.torchao.steps.microscaling import with_mx_activation
 
@@ -178,6 +180,14 @@ def test_a_weight_that_does_not_say_whether_its_scales_are_swizzled_is_refused()
         upgraded(nvfp4("0.15"))
 
 
+def test_a_transposed_weight_with_flat_scales_is_refused():
+    codes = torch.zeros(4, 64).to(torch.float8_e4m3fn)
+    scale = torch.zeros(8, dtype=torch.uint8)
+    turned = mx_of_0_3(codes, scale, "float8_e4m3fn", **{"(stride)": (1, 4)})
+    with pytest.raises(UnsupportedTensorError, match="transposed"):
+        upgraded(turned)
+
+
 def test_scales_of_a_transposed_weight_are_refused_not_read_in_another_order():
     codes = torch.zeros(128, 64).to(torch.float8_e4m3fn)
     fields = {
@@ -193,3 +203,23 @@ def test_scales_of_a_transposed_weight_are_refused_not_read_in_another_order():
         turned = raw(MX, (128, 64), qdata=codes, scale=scale, **fields, is_swizzled_scales=swizzled)
         with pytest.raises(AoserialError, match="shape|tiles"):
             upgraded(turned)
+
+
+def test_strides_are_in_a_raw_record_where_they_are_not_those_of_rows():
+    def wrapper(shape, stride):
+        return WrapperSubclass(
+            cls=Name("acme", "T"),
+            dtype="float32",
+            shape=shape,
+            stride=stride,
+            storage_offset=0,
+            layout="strided",
+            device=TorchDevice("cpu"),
+            requires_grad=False,
+        )
+
+    turned = {"a": ((2, 3), (3, 1)), "b": ((2, 3), (1, 2)), "c": ((2, 1), (1, 1)), "d": ((2,), ())}
+    found = decode_pickle([(name, wrapper(*given)) for name, given in turned.items()])
+    held = {name for group in found.catalog.groups for name in group.members
+            if "(stride)" in group.template.attributes}  # fmt: skip
+    assert held == {"b", "d"}

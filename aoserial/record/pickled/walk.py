@@ -12,6 +12,7 @@ all else becomes plain data:
     another object, a subclass inside       Nested("pickle.<class path>", 1, fields), positional
                                             arguments under "0", "1" …; of a subclass "(shape)" and
                                             "(dtype)" too
+    the strides of a transposed wrapper     "(stride)", beside its fields
     dict, functools.partial, bytes …        Nested("pickle.builtins.dict" …)
 """
 
@@ -79,6 +80,16 @@ def kind_of(value: Any) -> tuple[str, Shape, str]:
             return "torch.Tensor", value.shape, value.dtype
 
 
+def is_turned(value: WrapperSubclass) -> bool:
+    """Whether a wrapper's strides are those of a transposed or permuted tensor, or of none.
+
+    They need not be those of its shape: a wrapper has whatever its class gave it.
+    """
+    held = zip(value.shape, value.stride, strict=False)
+    steps = [step for length, step in held if length > 1]
+    return steps != sorted(steps, reverse=True) or len(value.shape) != len(value.stride)
+
+
 class Walk:
     """One way through a tensor's state: collects its parts, and gives the rest as plain data."""
 
@@ -92,6 +103,8 @@ class Walk:
         if type(value) is TorchTensor:
             return self._fields(value.fields, prefix)
         fields: dict[str, Value] = {}
+        if type(value) is WrapperSubclass and is_turned(value):
+            fields["(stride)"] = value.stride
         if type(value) is TensorSubclass:
             fields |= self._fields({"(data)": value.data}, prefix)
         state = fields_of(value.state)
@@ -193,9 +206,7 @@ _LEAVES: dict[type, Callable[[Any], Value]] = {
     TorchSize: tuple,
     TorchDtype: lambda value: value.name,
     TorchLayout: lambda value: value.name,
-    TorchDevice: lambda value: ":".join(
-        map(str, (value.type,) if value.index is None else (value.type, value.index))
-    ),
+    TorchDevice: str,
     EnumValue: lambda value: Symbol(PREFIX + value.path, str(value.value)),
     Name: lambda value: Symbol(NAME, value.path),
     bytes: lambda value: _bare("builtins.bytes", hex=value.hex()),
