@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from aoserial.torchao import float8, integers, microscaling, prototypes, settings, training
+from aoserial.torchao import (
+    firstborn,
+    flat,
+    float8,
+    integers,
+    microscaling,
+    prototypes,
+    settings,
+    training,
+)
 from aoserial.torchao.forms import PickledEnum, PickledObject, PickledType
 
 CLASSES: tuple[PickledType, ...] = (
     *float8.CLASSES,
     *integers.CLASSES,
+    *firstborn.CLASSES,
+    *flat.CLASSES,
     *microscaling.CLASSES,
     *prototypes.CLASSES,
     *training.CLASSES,

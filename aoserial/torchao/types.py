@@ -22,7 +22,7 @@ from aoserial.schema import (
 )
 from aoserial.schema.registry import builtin_documents
 from aoserial.storage import Shape
-from aoserial.torchao import float8, integers, microscaling, prototypes, training
+from aoserial.torchao import firstborn, flat, float8, integers, microscaling, prototypes, training
 from aoserial.torchao.objects import ENUMS, OBJECTS
 
 OWNER = "aoserial.torchao"
@@ -221,6 +221,8 @@ for _schema in (
     *(written.schema for written in WRITTEN.values()),
     *float8.SCHEMAS,
     *integers.SCHEMAS,
+    *firstborn.SCHEMAS,
+    *flat.SCHEMAS,
     *prototypes.SCHEMAS,
     *training.SCHEMAS,
 ):

@@ -3,6 +3,8 @@
 from aoserial.torchao.steps import (
     blocksparse,
     codebook,
+    firstborn,
+    flat,
     float8,
     floatx,
     fp4,
@@ -16,6 +18,8 @@ from aoserial.torchao.steps import (
 __all__ = [
     "blocksparse",
     "codebook",
+    "firstborn",
+    "flat",
     "float8",
     "floatx",
     "fp4",
