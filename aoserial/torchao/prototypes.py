@@ -18,6 +18,7 @@ from aoserial.schema import (
 from aoserial.torchao.forms import Form, PickledType
 
 _CODEBOOKS = "torchao.prototype.quantization"
+_GROUPWISE = "codebook_groupwise.codebook_quantized_tensor"
 
 CODEBOOK_TENSOR = Schema(
     type="torchao.CodebookQuantizedTensor",
@@ -49,6 +50,18 @@ COREML_CODEBOOK_TENSOR = Schema(
         attribute("block_size", "list[int]", doc="elements that share a table; -1 for all"),
     ),
     doc="codebook_coreml's CodebookQuantizedTensor, torchao 0.12 to 0.18",
+)
+
+PACKED_CODEBOOK_TENSOR = Schema(
+    type="torchao.CodebookQuantizedPackedTensor",
+    version=1,
+    fields=(
+        tensor("packed_weight", doc="codes, tables and scales in the order of one kernel"),
+        attribute("bit_width", "int"),
+        attribute("lut_block_size", "list[int]", doc="elements that share a table; -1 for all"),
+        attribute("scale_block_size", "list[int]?", doc="elements that share a scale"),
+    ),
+    doc="torchao 0.13 to 0.18, for Arm",
 )
 
 GGUF_TENSOR = Schema(
@@ -90,8 +103,8 @@ BLOCK_SPARSE_TENSOR = Schema(
 )
 
 SCHEMAS = (
-    *(CODEBOOK_TENSOR, COREML_CODEBOOK_TENSOR, GGUF_TENSOR, FPX_TENSOR),
-    BLOCK_SPARSE_TENSOR,
+    *(CODEBOOK_TENSOR, COREML_CODEBOOK_TENSOR, PACKED_CODEBOOK_TENSOR, GGUF_TENSOR),
+    *(FPX_TENSOR, BLOCK_SPARSE_TENSOR),
 )
 
 
@@ -123,6 +136,11 @@ CLASSES = (
         type=COREML_CODEBOOK_TENSOR.type,
         paths=(f"{_CODEBOOKS}.codebook_coreml.codebook_quantized_tensor.CodebookQuantizedTensor",),
         forms=(Form(version=1, releases="0.12 and later", has=("codebook", "code_dtype")),),
+    ),
+    PickledType(
+        type=PACKED_CODEBOOK_TENSOR.type,
+        paths=(f"{_CODEBOOKS}.{_GROUPWISE}.CodebookQuantizedPackedTensor",),
+        forms=(Form(version=1, releases="0.13 and later", has=("packed_weight",)),),
     ),
     PickledType(
         type=GGUF_TENSOR.type,

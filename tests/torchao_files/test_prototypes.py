@@ -9,7 +9,7 @@ from support.raw import instance, member, raw, upgraded
 from support.tensors import same_bytes
 
 import aoserial
-from aoserial.errors import AoserialError, EraError, FieldError
+from aoserial.errors import AoserialError, EraError, FieldError, OpaqueBytesError
 from aoserial.record import Record
 from aoserial.schema import FrozenMap, Nested, Symbol
 from aoserial.storage import TensorPart
@@ -160,6 +160,20 @@ def test_each_block_of_a_coreml_codebook_has_a_table():
                 parts=record.parts,
             )
         )
+
+
+def test_a_codebook_that_a_kernel_packed_stays_inert():
+    module = COREML.replace("codebook_coreml", "codebook_groupwise")
+    record = raw(
+        f"{module}.CodebookQuantizedPackedTensor",
+        (4, 16),
+        packed_weight=torch.zeros(64, dtype=torch.int8),
+        bit_width=4,
+        lut_block_size=(-1, 8),
+        scale_block_size=None,
+    )
+    with pytest.raises(OpaqueBytesError, match="Arm kernels"):
+        upgraded(record)
 
 
 def test_scales_of_gguf_have_to_fit_the_weight():

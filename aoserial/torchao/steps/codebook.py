@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from aoserial.errors import FieldError
+from aoserial.errors import FieldError, OpaqueBytesError
 from aoserial.migrations import migration
 from aoserial.record import Record
 from aoserial.storage import Part
@@ -85,6 +85,16 @@ def leave_coreml_codebook(record: Record) -> Record:
             columns_per_table=blocks[1],
         )
     )
+
+
+@migration("torchao.CodebookQuantizedPackedTensor", 1, 1, becomes="aoserial.CodebookTensor")
+def leave_packed_codebook(record: Record) -> Record:
+    """CodebookQuantizedPackedTensor of torchao 0.13 to 0.18.
+
+    Raises:
+        OpaqueBytesError: always. Its bytes are for the kernel that packed them, on Arm.
+    """
+    raise OpaqueBytesError(f"the bytes of {record.type} are in the order of torchao's Arm kernels")
 
 
 @migration("torchao.GGUFQuantizedTensor", 1, 1, becomes="aoserial.GGUFTensor")
