@@ -8,6 +8,7 @@ from aoserial.torchao import (
     float8,
     integers,
     microscaling,
+    opaque,
     prototypes,
     settings,
     training,
@@ -20,6 +21,7 @@ CLASSES: tuple[PickledType, ...] = (
     *firstborn.CLASSES,
     *flat.CLASSES,
     *microscaling.CLASSES,
+    *opaque.CLASSES,
     *prototypes.CLASSES,
     *training.CLASSES,
 )
@@ -36,4 +38,5 @@ ENUMS: tuple[PickledEnum, ...] = (
     *settings.ENUMS,
     *integers.ENUMS,
     *microscaling.ENUMS,
+    *opaque.ENUMS,
 )

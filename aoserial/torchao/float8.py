@@ -17,7 +17,6 @@ from aoserial.schema import (
 from aoserial.torchao.forms import Form, PickledObject, PickledType
 
 _WORKFLOWS = "torchao.quantization.quantize_.workflows.float8"
-_SPARSE = f"{_WORKFLOWS}.float8_sparse_2x4"
 _STATIC = "torchao.prototype.quantization.float8_static_quant"
 
 _CODES = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -133,34 +132,6 @@ CLASSES = (
         type="torchao.FbgemmFp8Tensor",
         paths=("torchao.dtypes.fbgemm_fp8_tensor.FbgemmFp8Tensor",),
         forms=(Form(version=1, releases="0.12 and 0.13", has=("float8_data",)),),
-    ),
-    # Without a schema, so inert. The bytes are in the order of CUTLASS, cuSPARSELt, hipSPARSELt, or
-    # of a CPU kernel's blocks, which the file does not describe.
-    PickledType(
-        type="torchao.Float8Sparse2x4_2DData2DMetadataTensor",
-        paths=(
-            f"{_WORKFLOWS}.sparse_2x4_cutlass_float8_tensor.Sparse2x4CUTLASSFloat8Tensor",
-            f"{_SPARSE}_2d_data_2d_metadata_tensor.Float8Sparse2x4_2DData2DMetadataTensor",
-            "torchao.quantization.Sparse2x4CUTLASSFloat8Tensor",
-            "torchao.quantization.Float8Sparse2x4_2DData2DMetadataTensor",
-        ),
-        forms=(Form(version=1, releases="0.16 and later", has=("qdata", "sparse_metadata")),),
-    ),
-    PickledType(
-        type="torchao.Float8Sparse2x4_1DData1DMetadataTensor",
-        paths=(
-            f"{_SPARSE}_1d_data_1d_metadata_tensor.Float8Sparse2x4_1DData1DMetadataTensor",
-            "torchao.quantization.Float8Sparse2x4_1DData1DMetadataTensor",
-        ),
-        forms=(Form(version=1, releases="0.18 and later", has=("qdata_and_metadata",)),),
-    ),
-    PickledType(
-        type="torchao.Float8OpaqueTensor",
-        paths=(
-            "torchao.prototype.float8_opaque_tensor.Float8OpaqueTensor",
-            "torchao.prototype.float8_opaque_tensor.float8_opaque_tensor.Float8OpaqueTensor",
-        ),
-        forms=(Form(version=1, releases="0.15 and later", has=("qdata", "scale")),),
     ),
 )
 

@@ -15,11 +15,11 @@ from aoserial.schema import (
     tensor,
 )
 from aoserial.torchao.forms import Form, PickledEnum, PickledObject, PickledType
+from aoserial.torchao.opaque import INT4_OF_DA8W4
 
 _PUBLIC = "torchao.quantization"  # most classes' __module__, whatever file they are in
 _WORKFLOWS = "torchao.quantization.quantize_.workflows"
 _INT4 = f"{_WORKFLOWS}.int4"
-_GROUPWISE = "torchao.quantization.quantize_.int4_groupwise_preshuffle_tensor"
 _INTX = f"{_WORKFLOWS}.intx"
 
 _ZERO_IN_WEIGHTS = "in weights: w = q * scale + zero"
@@ -148,10 +148,9 @@ CLASSES = (
                 test=lambda raw: not _quantizes_activation(raw),
                 note="act_mapping_type is None or not there",
             ),
-            # inert: da8w4_linear_prepack_cpu's blocks depend on the machine that packed
             Form(
                 version=1,
-                type="torchao.Int4OpaqueTensorOfDA8W4",
+                type=INT4_OF_DA8W4,
                 releases="0.17 and later",
                 has=("qdata", "scale_and_zero"),
                 test=_quantizes_activation,
@@ -166,41 +165,6 @@ CLASSES = (
             f"{_INT4}.int4_marlin_sparse_tensor.Int4MarlinSparseTensor",
         ),
         forms=(Form(version=1, releases="0.13 to 0.15", has=("qdata", "meta")),),
-    ),
-    # Without a schema, so inert: the bytes are in the order of a kernel of FBGEMM or MSLK, of
-    # torchao's own for Arm, of KleidiAI, or of gemlite, which the file does not describe.
-    PickledType(
-        type="torchao.Int4PreshuffledTensor",
-        paths=(
-            f"{_PUBLIC}.Int4PreshuffledTensor",
-            f"{_INT4}.int4_preshuffled_tensor.Int4PreshuffledTensor",
-        ),
-        forms=(Form(version=1, releases="0.13 and later", has=("qdata", "group_scale")),),
-    ),
-    PickledType(
-        type="torchao.Int4GroupwisePreshuffleTensor",
-        paths=(
-            f"{_PUBLIC}.Int4GroupwisePreshuffleTensor",
-            f"{_GROUPWISE}.Int4GroupwisePreshuffleTensor",
-        ),
-        forms=(Form(version=1, releases="0.12", has=("packed_weight", "group_scale")),),
-    ),
-    PickledType(
-        type="torchao.IntxOpaqueTensor",
-        paths=(f"{_PUBLIC}.IntxOpaqueTensor", f"{_INTX}.intx_opaque_tensor.IntxOpaqueTensor"),
-        forms=(Form(version=1, releases="0.14 and later", has=("packed_weights",)),),
-    ),
-    PickledType(
-        type="torchao.Int8LutTensor",
-        paths=("torchao.prototype.quantization.int8_lut_tensor.int8_lut_tensor.Int8LutTensor",),
-        forms=(Form(version=1, releases="0.14 and later", has=("packed_weights",)),),
-    ),
-    PickledType(
-        type="torchao.UIntxBitPackedTensor",
-        paths=(
-            "torchao.prototype.quantization.uintx.uintx_bit_packed_tensor.UIntxBitPackedTensor",
-        ),
-        forms=(Form(version=1, releases="0.17 and later", has=("qdata", "gemlite_kwargs")),),
     ),
 )
 

@@ -22,7 +22,16 @@ from aoserial.schema import (
 )
 from aoserial.schema.registry import builtin_documents
 from aoserial.storage import Shape
-from aoserial.torchao import firstborn, flat, float8, integers, microscaling, prototypes, training
+from aoserial.torchao import (
+    firstborn,
+    flat,
+    float8,
+    integers,
+    microscaling,
+    opaque,
+    prototypes,
+    training,
+)
 from aoserial.torchao.objects import ENUMS, OBJECTS
 
 OWNER = "aoserial.torchao"
@@ -213,7 +222,7 @@ WRITTEN: dict[str, Written] = {
 # earlier forms of the same types, which were only ever pickled
 _OLDER = (*float8.FLOAT8_TENSORS, *microscaling.MX_TENSORS, *microscaling.NVFP4_TENSORS)
 
-for _enum in (*ENUMS, *microscaling.ENUM_SCHEMAS):
+for _enum in (*ENUMS, *microscaling.ENUM_SCHEMAS, *opaque.ENUM_SCHEMAS):
     REGISTRY.add_enum(_enum)
 for _schema in (
     *OBJECTS,
@@ -221,6 +230,7 @@ for _schema in (
     *(written.schema for written in WRITTEN.values()),
     *float8.SCHEMAS,
     *integers.SCHEMAS,
+    *opaque.SCHEMAS,
     *firstborn.SCHEMAS,
     *flat.SCHEMAS,
     *prototypes.SCHEMAS,

@@ -8,11 +8,12 @@ import pytest
 import torch
 from support.raw import instance, member, raw, upgraded
 
-from aoserial.errors import EraError
+from aoserial.errors import EraError, OpaqueBytesError
 from aoserial.migrations import STEPS
 from aoserial.schema import REGISTRY
 from aoserial.torchao import float8, integers, microscaling, settings
 from aoserial.torchao.classes import CLASSES, ENUMS, OBJECTS
+from aoserial.torchao.opaque import OPAQUE
 from aoserial.torchao.pickled import identify
 
 FLOAT8 = "torchao.quantization.quantize_.workflows.float8.float8_tensor"
@@ -37,13 +38,12 @@ def test_no_path_stands_for_two_things(table):
     assert [path for path, count in counts.items() if count > 1] == []
 
 
-def test_every_type_that_the_tables_name_is_declared_or_inert():
+def test_every_form_that_the_tables_name_is_declared_and_has_a_step():
     for row in CLASSES:
         for form in row.forms:
-            known = REGISTRY.types.get(form.type or row.type)
-            if known is not None:  # without a schema, it is inert
-                assert known.at(form.version) is not None, row.type
-                assert STEPS.find(form.type or row.type, form.version), row.type
+            type_id = form.type or row.type
+            assert REGISTRY.schema(type_id, form.version) is not None, type_id
+            assert STEPS.find(type_id, form.version), type_id
 
 
 def test_every_helper_of_an_inference_weight_is_declared():
@@ -100,6 +100,30 @@ def test_a_weight_whose_output_is_quantized_is_read_with_a_loss():
         given = fields | {"output_act_quant_scale": scale}
         outcome = upgraded(raw(f"{module}.PrototypeFloat8Tensor", (32, 64), **given))
         assert bool(outcome.lossy) is lossy
+
+
+SAMPLES = {"int": 4, "int?": None, "bool": False, "str": "symmetric", "any": "x", "list[int]?": ()}
+
+
+@pytest.mark.parametrize("opaque", [row for row in OPAQUE if row.paths], ids=lambda row: row.name)
+def test_bytes_in_the_order_of_one_kernel_say_whose_it_is(opaque):
+    fields = {
+        field.name: torch.zeros(1) if field.kind == "tensor" else SAMPLES[field.type]
+        for field in opaque.fields
+        if field.required
+    }
+    for path in opaque.paths:
+        with pytest.raises(OpaqueBytesError, match=opaque.whose):
+            upgraded(raw(path, (4, 8), **fields))
+
+
+def test_the_settings_of_gemlite_are_kept_as_texts():
+    path = "torchao.prototype.quantization.uintx.uintx_bit_packed_tensor.UIntxBitPackedTensor"
+    settings = instance("builtins.dict", in_features=8, meta_args=(1, 2))
+    fields = {name: torch.zeros(1) for name in ("qdata", "scale", "zero_point")}
+    given = raw(path, (4, 8), gemlite_kwargs=settings, bit_width=4, group_size=None, **fields)
+    kept = identify(given).attributes["gemlite_kwargs"]
+    assert kept == (("in_features", "8"), ("meta_args", "(1, 2)"))
 
 
 def test_fields_of_no_form_name_the_candidates():

@@ -12,6 +12,7 @@ from aoserial.torchao.steps import (
     int8,
     integers,
     microscaling,
+    opaque,
     training,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "int8",
     "integers",
     "microscaling",
+    "opaque",
     "training",
 ]
