@@ -23,6 +23,7 @@ from aoserial.kernels.arithmetic import (
     look_up_pairs,
     matrix_scale,
     quantize_float8,
+    quantize_floatx,
     quantize_int4,
     quantize_int8,
     quantize_intx,
@@ -30,6 +31,7 @@ from aoserial.kernels.arithmetic import (
     quantize_nf4,
     quantize_nvfp4,
     scale_flat,
+    sparsify,
 )
 from aoserial.kernels.reference import Reference, dequantize
 from aoserial.kernels.registry import BACKENDS, Backend, Backends
@@ -69,6 +71,7 @@ __all__ = [
     "look_up_pairs",
     "matrix_scale",
     "quantize_float8",
+    "quantize_floatx",
     "quantize_int4",
     "quantize_int8",
     "quantize_intx",
@@ -76,4 +79,5 @@ __all__ = [
     "quantize_nf4",
     "quantize_nvfp4",
     "scale_flat",
+    "sparsify",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 
-from aoserial.kernels import Spec, Weight, densify, dequantize
+from aoserial.kernels import Spec, Weight, densify, dequantize, sparsify
 from aoserial.schema.builtin import BLOCK_SPARSE_TENSOR
 from aoserial.storage.dtypes import dtype_name
 from aoserial.tensors.activation import Activation
@@ -30,6 +32,19 @@ class BlockSparseTensor(VersionedTensor):
     zero_point: torch.Tensor | None = None
     block_size: tuple[int, ...] | None = None
     activation: Activation | None = None
+
+    @classmethod
+    def from_float(cls, w: torch.Tensor, *, block: int = 64) -> Self:
+        """Keeps the blocks of a matrix that are not all zero, as they are.
+
+        Args:
+            w: [N, K], floating point.
+            block: rows and columns of a block; N and K are multiples of it.
+
+        Raises:
+            QuantizationError: blocks that do not fill the matrix.
+        """
+        return cls(*sparsify(w.detach(), block), shape=w.shape, dtype=w.dtype)
 
     def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
         """The plain weight [N, K], in the logical dtype unless another is given."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
-from aoserial.errors import FieldError
+from aoserial.errors import FieldError, QuantizationError
 from aoserial.kernels import (
     densify,
     dequantize_codebook,
     dequantize_float8_training,
     dequantize_floatx,
     dequantize_gguf,
+    quantize_floatx,
+    sparsify,
 )
 
 BLOCKS = torch.ones(3, 4, 4)
@@ -104,3 +106,29 @@ def test_a_scale_that_does_not_broadcast_is_refused(shape):
     codes = torch.zeros(8, 16).to(torch.float8_e4m3fn)
     with pytest.raises(FieldError, match="scale: .*expected one number or one to broadcast"):
         dequantize_float8_training(codes, torch.ones(shape), dtype=torch.float32)
+
+
+def test_quantized_small_floats_are_the_nearest_codes():
+    w = torch.randn(4, 64)
+    w[2] = 0
+    codes, scale = quantize_floatx(w, exponent_bits=2, mantissa_bits=2, block_size=(1, 64))
+    assert scale[2] == 1
+    options = {"exponent_bits": 2, "mantissa_bits": 2, "block_size": (1, 64)}
+    error = (dequantize_floatx(codes, scale, dtype=torch.float32, **options) - w).abs()
+    for other in range(32):
+        elsewhere = torch.full_like(codes, other)
+        found = dequantize_floatx(elsewhere, scale, dtype=torch.float32, **options)
+        assert (error <= (found - w).abs() + 1e-6).all()
+
+
+@pytest.mark.parametrize("block", [4, 8])
+def test_a_matrix_comes_back_from_the_blocks_that_are_not_zero(block):
+    w = torch.randn(16, 24)
+    w[:block] = 0
+    w[8:, 8:16] = 0
+    starts, columns, values = sparsify(w, block)
+    assert starts[1] == 0
+    assert len(values) < 16 * 24 // block**2
+    assert torch.equal(densify(starts, columns, values, shape=w.shape), w)
+    with pytest.raises(QuantizationError, match="do not fill"):
+        sparsify(w, 5)

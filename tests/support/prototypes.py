@@ -59,8 +59,7 @@ def make_gguf() -> VersionedTensor:
 
 
 def make_floatx() -> VersionedTensor:
-    codes = torch.randint(0, 64, (N, K), dtype=torch.uint8)
-    return FloatxTensor(codes, torch.rand(N, 1), 3, 2, (1, K), dtype=torch.float32)
+    return FloatxTensor.from_float(torch.randn(N, K), granularity=(1, 8))
 
 
 def make_block_sparse() -> VersionedTensor:

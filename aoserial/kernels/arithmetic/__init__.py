@@ -14,7 +14,7 @@ from aoserial.kernels.arithmetic.affine import (
     quantize_intx,
 )
 from aoserial.kernels.arithmetic.blocks import block_max, block_min, expand
-from aoserial.kernels.arithmetic.blocksparse import densify
+from aoserial.kernels.arithmetic.blocksparse import densify, sparsify
 from aoserial.kernels.arithmetic.codebook import dequantize_codebook
 from aoserial.kernels.arithmetic.elements import (
     ELEMENTS,
@@ -31,7 +31,7 @@ from aoserial.kernels.arithmetic.float8 import (
     dequantize_float8_training,
     quantize_float8,
 )
-from aoserial.kernels.arithmetic.floatx import dequantize_floatx
+from aoserial.kernels.arithmetic.floatx import dequantize_floatx, quantize_floatx
 from aoserial.kernels.arithmetic.gguf import dequantize_gguf
 from aoserial.kernels.arithmetic.lookup import look_up, look_up_pairs, scale_flat
 from aoserial.kernels.arithmetic.mx import (
@@ -90,6 +90,7 @@ __all__ = [
     "mx_scale",
     "pack_nibbles",
     "quantize_float8",
+    "quantize_floatx",
     "quantize_int4",
     "quantize_int8",
     "quantize_intx",
@@ -97,6 +98,7 @@ __all__ = [
     "quantize_nf4",
     "quantize_nvfp4",
     "scale_flat",
+    "sparsify",
     "tensor_scale",
     "through_mx",
     "through_nvfp4",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from aoserial.errors import FieldError
+from aoserial.errors import FieldError, QuantizationError
 
 
 def densify(
@@ -40,6 +40,27 @@ def densify(
     grid = block_values.new_zeros(rows // side, columns // side, side, side)
     grid[of_row, block_columns.to(torch.int64)] = block_values
     return grid.transpose(1, 2).reshape(rows, columns)
+
+
+def sparsify(w: torch.Tensor, side: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The blocks of a matrix that are not all zero, as `densify` takes them.
+
+    Args:
+        w: [N, K].
+        side: of the blocks, B; N and K are multiples of it.
+
+    Returns:
+        row_starts: int64 [N/B + 1]. block_columns: int64 [blocks]. block_values: [blocks, B, B].
+
+    Raises:
+        QuantizationError: blocks that do not fill the matrix.
+    """
+    if w.dim() != 2 or side < 1 or any(length % side for length in w.shape):
+        raise QuantizationError(f"blocks of {side} do not fill a weight of shape {list(w.shape)}")
+    grid = w.unflatten(1, (-1, side)).unflatten(0, (-1, side)).transpose(1, 2)  # [R, C, B, B]
+    kept = (grid != 0).flatten(2).any(-1)
+    ends = kept.sum(1).cumsum(0)
+    return torch.cat([ends.new_zeros(1), ends]), kept.nonzero()[:, 1], grid[kept]
 
 
 def _check(row_starts: torch.Tensor, block_columns: torch.Tensor, count: int, columns: int) -> None:
