@@ -57,7 +57,8 @@ def sparsify(w: torch.Tensor, side: int) -> tuple[torch.Tensor, torch.Tensor, to
     """
     if w.dim() != 2 or side < 1 or any(length % side for length in w.shape):
         raise QuantizationError(f"blocks of {side} do not fill a weight of shape {list(w.shape)}")
-    grid = w.unflatten(1, (-1, side)).unflatten(0, (-1, side)).transpose(1, 2)  # [R, C, B, B]
+    rows, columns = (length // side for length in w.shape)
+    grid = w.reshape(rows, side, columns, side).transpose(1, 2)
     kept = (grid != 0).flatten(2).any(-1)
     ends = kept.sum(1).cumsum(0)
     return torch.cat([ends.new_zeros(1), ends]), kept.nonzero()[:, 1], grid[kept]
