@@ -2,19 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import torch
 
-from aoserial.checkpoint.archives import Archive, Mark
+from aoserial.checkpoint.archives import Archive
 from aoserial.checkpoint.contents import Prepared
+from aoserial.checkpoint.trees import live_tree
 from aoserial.errors import locating
 from aoserial.migrations import bind
 from aoserial.record import Record
 from aoserial.storage import BY_NAME, Part, TensorPart
-from aoserial.tensors import InertTensor, builder
+from aoserial.tensors import InertTensor, Loaded, builder
 
-Loaded = torch.Tensor | InertTensor
+Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+def read_state(
+    file: Archive,
+    prepared: Iterable[Prepared],
+    wanted: Collection[str] | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Loaded]:
+    """The tensors of a file by name; what is tied in it is one object.
+
+    Args:
+        wanted: the names to read; all if not given.
+        progress: called with bytes done and bytes in all.
+    """
+    state: dict[str, Loaded] = {}
+    catalog = file.catalog
+    done, total = 0, file.nbytes
+    needed = None
+    if wanted is not None:
+        needed = {*wanted, *(catalog.ties[name] for name in wanted if name in catalog.ties)}
+    for one in prepared:
+        members = one.group.members
+        if needed is not None:
+            members = {name: keys for name, keys in members.items() if name in needed}
+        state.update(build_group(file, one, members))
+        if progress is not None:
+            done += len(one.group.members) * one.group.template.nbytes
+            progress(done, total)
+    names = [name for name in catalog.plain if needed is None or name in needed]
+    plain = zip(names, file.plain([catalog.plain[name] for name in names]), strict=True)
+    if file.marks:
+        state.update((name, _marked(file, name, tensor)) for name, tensor in plain)
+    else:
+        state.update(plain)
+    for name, target in catalog.ties.items():
+        if wanted is None or name in wanted:
+            state[name] = state[target]
+    if wanted is not None:  # targets of ties were read for them
+        state = {name: state[name] for name in wanted}
+    elif file.values:
+        state = {name: state[name] for name in file.values}  # in the order of the tree
+    if progress is not None:
+        progress(total, total)
+    return state
+
+
+def read_plain(file: Archive, name: str) -> torch.Tensor:
+    """One plain tensor of a file."""
+    (tensor,) = file.plain([file.catalog.plain[name]])
+    return _marked(file, name, tensor)
+
+
+def _marked(file: Archive, name: str, tensor: torch.Tensor) -> torch.Tensor:
+    mark = file.marks.get(name)
+    return tensor if mark is None else mark.put_on(tensor)
 
 
 def build_group(
@@ -22,18 +78,7 @@ def build_group(
 ) -> Iterator[tuple[str, Loaded]]:
     """The live tensors of some members of a group, by name."""
     for name, built in _built(file, one, members):
-        mark = file.marks.get(name)
-        yield name, built if mark is None else marked(built, mark)
-
-
-def marked(tensor: Loaded, mark: Mark) -> Loaded:
-    """A tensor as the Parameter it was, or with its requires_grad; an inert one is as it is."""
-    if isinstance(tensor, InertTensor):
-        return tensor
-    trains = mark.requires_grad and (tensor.is_floating_point() or tensor.is_complex())
-    if mark.parameter:
-        return torch.nn.Parameter(tensor, requires_grad=trains)
-    return tensor.requires_grad_(trains)
+        yield name, built if isinstance(built, InertTensor) else _marked(file, name, built)
 
 
 def _built(
@@ -47,7 +92,7 @@ def _built(
                     _in_memory(file, one, keys),
                     fingerprint=one.group.fingerprint,
                     reason=one.reason,
-                    pickled=file.value(name),
+                    pickled=live_tree(file.values[name], {}) if file.values else None,
                 ),
             )
         return

@@ -82,14 +82,17 @@ def upgrader_for(assume: Mapping[str, str] | None) -> Upgrader:
     """An upgrader that takes these answers to what a file cannot tell.
 
     Raises:
-        OptionError: an answer to something nothing asks, which would otherwise go unnoticed.
+        OptionError: an answer that is none, or to something nothing asks, which would otherwise go
+            unnoticed.
     """
-    unknown = sorted(set(assume or ()) - STEPS.questions.keys())
-    if unknown:
-        known = ", ".join(sorted(STEPS.questions)) or "none"
-        raise OptionError(
-            f"no option of 'assume' is called {', '.join(map(repr, unknown))}; there is {known}"
-        )
+    questions = STEPS.questions
+    for name, answer in (assume or {}).items():
+        if name not in questions:
+            known = ", ".join(sorted(questions)) or "none"
+            raise OptionError(f"no option of 'assume' is called {name!r}; there is {known}")
+        if answer not in questions[name].answers:
+            choices = " or ".join(map(repr, questions[name].answers))
+            raise OptionError(f"assume {name!r} is {answer!r}, expected {choices}")
     return Upgrader(assume=dict(assume or {}))
 
 

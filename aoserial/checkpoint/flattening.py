@@ -8,7 +8,6 @@ from typing import Any
 import torch
 
 from aoserial.checkpoint.archives.safetensors import catalog_of
-from aoserial.checkpoint.building import Loaded
 from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.gathering import gather
 from aoserial.errors import UnsupportedTensorError
@@ -16,6 +15,7 @@ from aoserial.record.envelope import lay_out
 from aoserial.schema import REGISTRY
 from aoserial.storage import TensorPart
 from aoserial.storage.safetensors import Entry
+from aoserial.tensors import Loaded
 from aoserial.tensors.assembling import assemble, collector_paused
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 
-from aoserial.checkpoint.building import Loaded
 from aoserial.errors import (
     AoserialError,
     CollisionError,
@@ -22,7 +21,7 @@ from aoserial.record import Record
 from aoserial.record.envelope import ENVELOPE_KEY, Contents, Stored
 from aoserial.storage import TensorPart
 from aoserial.storage.dtypes import BY_NAME, dtype_name
-from aoserial.tensors import CLASSES, InertTensor, to_record
+from aoserial.tensors import CLASSES, InertTensor, Loaded, to_record
 from aoserial.torchao.live import is_live, to_torchao_record
 
 _PLAIN_CLASSES = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
@@ -81,19 +80,33 @@ def _take(value: Loaded) -> Stored | TensorPart:
         return Stored(record=value.record, fingerprint=value.fingerprint)
     if not isinstance(value, torch.Tensor):
         raise UnsupportedTensorError(f"is a {type(value).__name__}, not a tensor")
-    if type(value) in CLASSES or is_live(value):
-        record = to_record(value) if type(value) in CLASSES else _from_torchao(value)
-        for part_name, part in record.parts.items():
-            with locating(field=part_name):
-                _check_plain(part.tensor if isinstance(part, TensorPart) else value)
-        return Stored(record=record)
-    if type(value) not in _PLAIN_CLASSES:
+    record = record_of(value)
+    if record is None:
+        check_plain(value)
+        return TensorPart(value.detach())
+    for part_name, part in record.parts.items():
+        with locating(field=part_name):
+            check_plain(part.tensor if isinstance(part, TensorPart) else value)
+    return Stored(record=record)
+
+
+def record_of(tensor: torch.Tensor) -> Record | None:
+    """The record of a quantized tensor, torchao's own included; None for a plain one.
+
+    Raises:
+        UnregisteredClassError: a tensor subclass without a schema.
+    """
+    kind = type(tensor)
+    if kind in CLASSES:
+        return to_record(tensor)
+    if is_live(tensor):
+        return _from_torchao(tensor)
+    if kind not in _PLAIN_CLASSES:
         raise UnregisteredClassError(
-            f"is a {type(value).__module__}.{type(value).__qualname__}, which has no schema; "
+            f"is a {kind.__module__}.{kind.__qualname__}, which has no schema; "
             f"register it with @aoserial.register or aoserial.register_class"
         )
-    _check_plain(value)
-    return TensorPart(value.detach())
+    return None
 
 
 def _from_torchao(tensor: torch.Tensor) -> Record:
@@ -101,7 +114,8 @@ def _from_torchao(tensor: torch.Tensor) -> Record:
     return Upgrader().upgrade(to_torchao_record(tensor)).record
 
 
-def _check_plain(tensor: torch.Tensor) -> None:
+def check_plain(tensor: torch.Tensor) -> None:
+    """Raises `UnsupportedTensorError` for what no file can hold."""
     dtype = BY_NAME.get(dtype_name(tensor.dtype))
     if dtype is None or not dtype.in_torch:
         raise UnsupportedTensorError(f"dtype {tensor.dtype} has no name in the safetensors format")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from aoserial.checkpoint.archives import Archive, open_archive
-from aoserial.checkpoint.building import Loaded, build_group, marked
+from aoserial.checkpoint.archives import open_archive
+from aoserial.checkpoint.building import Progress, read_state
 from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
 from aoserial.checkpoint.report import LoadReport
 from aoserial.errors import (
@@ -19,13 +19,11 @@ from aoserial.errors import (
     raise_all,
 )
 from aoserial.record import Catalog
-from aoserial.tensors import InertTensor
+from aoserial.tensors import InertTensor, Loaded
 from aoserial.tensors.assembling import collector_paused
 
 if TYPE_CHECKING:
     import torch
-
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 
 def load(
@@ -76,46 +74,12 @@ def load(
             _refuse_unknown(prepared)
         LoadReport.of(file, prepared).warn()
         wanted = _wanted(catalog, prepared, names)
-        state = _read(file, prepared, wanted, progress)
+        state = read_state(file, prepared, wanted, progress)
     if str(device) != "cpu":
         state = {
             name: tensor if isinstance(tensor, InertTensor) else tensor.to(device)
             for name, tensor in state.items()
         }
-    return state
-
-
-def _read(
-    file: Archive,
-    prepared: list[Prepared],
-    wanted: Collection[str] | None,
-    progress: Progress | None,
-) -> dict[str, Loaded]:
-    state: dict[str, Loaded] = {}
-    catalog = file.catalog
-    done, total = 0, file.nbytes
-    needed = None
-    if wanted is not None:
-        needed = {*wanted, *(catalog.ties[name] for name in wanted if name in catalog.ties)}
-    for one in prepared:
-        members = one.group.members
-        if needed is not None:
-            members = {name: keys for name, keys in members.items() if name in needed}
-        state.update(build_group(file, one, members))
-        if progress is not None:
-            done += len(one.group.members) * one.group.template.nbytes
-            progress(done, total)
-    names = [name for name in catalog.plain if needed is None or name in needed]
-    state.update(zip(names, file.plain([catalog.plain[name] for name in names]), strict=True))
-    for name in file.marks.keys() & set(names):
-        state[name] = marked(state[name], file.marks[name])
-    for name, target in catalog.ties.items():
-        if wanted is None or name in wanted:
-            state[name] = state[target]
-    if wanted is not None:  # targets of ties were read for them
-        state = {name: state[name] for name in wanted}
-    if progress is not None:
-        progress(total, total)
     return state
 
 

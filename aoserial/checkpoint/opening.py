@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from aoserial.checkpoint.archives import Archive, open_archive
 from aoserial.checkpoint.building import (
-    Loaded,
     build_group,
-    marked,
     migrated_record,
+    read_plain,
+    read_state,
     stored_record,
 )
 from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
 from aoserial.checkpoint.report import LoadReport
+from aoserial.checkpoint.trees import live_tree
 from aoserial.errors import NotARecordError, UnknownNameError, locating
 from aoserial.record import Catalog, Record
 from aoserial.storage import Closing
+from aoserial.tensors import Loaded
 
 
 class Checkpoint(Closing, Mapping[str, Loaded]):
@@ -46,12 +49,13 @@ class Checkpoint(Closing, Mapping[str, Loaded]):
                 ((_, tensor),) = build_group(self._file, one, {name: keys})
                 return tensor
             if name in self._catalog.plain:
-                (plain,) = self._file.plain([self._catalog.plain[name]])
-                mark = self._file.marks.get(name)
-                return plain if mark is None else marked(plain, mark)
+                return read_plain(self._file, name)
             raise self._unknown(name)
 
     def __iter__(self) -> Iterator[str]:
+        if self._file.values:
+            yield from self._file.values
+            return
         yield from self._homes
         yield from self._catalog.plain
         yield from self._catalog.ties
@@ -86,6 +90,23 @@ class Checkpoint(Closing, Mapping[str, Loaded]):
     def records(self, *, migrated: bool = False) -> dict[str, Record]:
         """The records of all quantized tensors, by name."""
         return {name: self.record(name, migrated=migrated) for name in self._homes}
+
+    @property
+    def tree(self) -> Any:
+        """What was saved to a pickle, with its own dicts, lists and keys.
+
+        Tensors are as this mapping gives them, one object for each that is one in the file, and
+        those of unknown types inert. Objects of unknown classes are inert, too: they show their
+        class's path and what they hold. Of a safetensors file it is the dict of all tensors.
+        """
+        with locating(file=self._file.path):
+            state = read_state(self._file, self._prepared)
+            if self._file.tree is None:
+                return state
+            values = self._file.values
+            return live_tree(
+                self._file.tree, {id(values[name]): tensor for name, tensor in state.items()}
+            )
 
     @property
     def metadata(self) -> dict[str, str]:

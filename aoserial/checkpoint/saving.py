@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import IO, Any, Literal, cast
+from typing import Any, Literal
 
-import torch
-
+from aoserial.checkpoint.building import Progress
 from aoserial.checkpoint.gathering import check_metadata, gather
 from aoserial.checkpoint.opening import Checkpoint
+from aoserial.checkpoint.trees import saved_tree
 from aoserial.errors import (
     OptionError,
     UnsupportedOperationError,
-    UnsupportedTensorError,
     locating,
 )
 from aoserial.record.envelope import Contents, lay_out, seal
 from aoserial.schema import REGISTRY
-from aoserial.storage import AtomicFile
+from aoserial.storage import Durability
+from aoserial.storage.pickle import write_archive
 from aoserial.storage.safetensors import write_safetensors
 from aoserial.tensors.assembling import collector_paused
 from aoserial.torchao.support import lay_out as torchao_lay_out
 
-Durability = Literal["rename", "fsync", "fsync+verify"]
 _ARCHIVES = (".pt", ".pth", ".bin", ".ckpt")
 
 
@@ -36,12 +35,14 @@ def save(
     metadata: Mapping[str, str] | None = None,
     durability: Durability = "fsync",
     layout: Literal["aoserial", "torchao"] = "aoserial",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Writes a state dict as one file, atomically.
 
     A path that ends in .pt, .pth, .bin or .ckpt gets a `torch.save` archive, which plain
     `torch.load(weights_only=True)` opens where aoserial is imported; any other a safetensors file.
+    An archive may hold more than tensors: dicts and lists, numbers and texts, and whatever inert
+    objects `Checkpoint.tree` of another has; an open `Checkpoint` of one is saved with all of that.
     It is written beside `path` and renamed over it, so that a crash at any point leaves the old
     file or the new one. Nothing is written when anything in `state` cannot be.
 
@@ -66,7 +67,7 @@ def save(
         raise OptionError(f"layout={layout!r} is not 'aoserial' or 'torchao'")
     with locating(file=os.fspath(path)):
         if os.fspath(path).endswith(_ARCHIVES):
-            _save_archive(state, path, metadata=metadata, durability=durability)
+            _save_archive(state, path, metadata=metadata, durability=durability, progress=progress)
             return
         if layout == "torchao":
             parts, described = torchao_lay_out(state, for_torchao=True)
@@ -88,23 +89,18 @@ def save(
 
 
 def _save_archive(
-    state: Mapping[str, Any],
+    state: Any,
     path: str | os.PathLike[str],
     *,
     metadata: Mapping[str, str] | None,
     durability: Durability,
+    progress: Progress | None,
 ) -> None:
-    """Writes what `torch.save` writes, atomically: quantized tensors by type id and version."""
+    """Writes a tree as `torch.save` would, atomically: our tensors by type id and version."""
     if metadata:
         raise OptionError("a torch.save archive has no place for metadata")
-    contents = gather(state)  # for what it refuses
-    for name, stored in contents.records.items():
-        if stored.fingerprint is not None:
-            raise UnsupportedTensorError("is inert, and a pickle needs its class").locate(name=name)
-    size = sum(part.nbytes for part in contents.plain.values())
-    size += sum(stored.record.nbytes for stored in contents.records.values())
-    with AtomicFile(path, durability=durability, size=size) as file:
-        torch.save(dict(state), cast("IO[bytes]", file))  # it writes and flushes, no more
+    root = state.tree if isinstance(state, Checkpoint) else state
+    write_archive(path, saved_tree(root), durability=durability, progress=progress)
 
 
 def write_contents(
@@ -112,7 +108,7 @@ def write_contents(
     path: str | os.PathLike[str],
     *,
     durability: Durability = "fsync",
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> None:
     """Lays contents out and writes them, sealed with their checksums and the header's digest."""
     sheet = lay_out(contents, REGISTRY)

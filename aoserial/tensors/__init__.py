@@ -30,7 +30,7 @@ from aoserial.tensors.float8 import Float8Tensor
 from aoserial.tensors.float8_training import Float8TrainingTensor
 from aoserial.tensors.floatx import FloatxTensor
 from aoserial.tensors.gguf import GGUFTensor
-from aoserial.tensors.inert import InertTensor
+from aoserial.tensors.inert import InertTensor, Loaded
 from aoserial.tensors.int4 import Int4Tensor
 from aoserial.tensors.int8 import Int8Tensor
 from aoserial.tensors.intx import IntxTensor
@@ -63,6 +63,7 @@ __all__ = [
     "IntxTensor",
     "KernelHint",
     "KernelPreference",
+    "Loaded",
     "MXTensor",
     "Mapping",
     "MatmulHint",

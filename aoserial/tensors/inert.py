@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 import torch
 
@@ -86,6 +86,10 @@ class InertTensor:
         ]
         told = ", ".join(_few(attributes) + _few(parts))
         return f"<InertTensor {head} ({told})>"
+
+
+# what a checkpoint gives for a name
+Loaded: TypeAlias = torch.Tensor | InertTensor
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:

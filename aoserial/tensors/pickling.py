@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from aoserial.errors import EnvelopeError
 from aoserial.migrations import Upgrader
 from aoserial.record import Record
-from aoserial.record.fields import OBJECT, expect, lengths, parse_object, strings
-from aoserial.schema import FrozenMap, fingerprint
-from aoserial.schema.values import check_version, decode, encode
+from aoserial.record.pickled import own_record
+from aoserial.schema import REGISTRY, fingerprint
+from aoserial.schema.values import encode
 from aoserial.storage import TensorPart
 from aoserial.tensors.base import VersionedTensor
-from aoserial.tensors.classes import CLASSES
 from aoserial.tensors.convert import from_record, to_record
 
 if TYPE_CHECKING:
@@ -35,17 +33,21 @@ def reduce(tensor: torch.Tensor) -> tuple[Callable[..., torch.Tensor], tuple[Any
         data = tensor.detach()
         return torch._utils._rebuild_parameter, (data, tensor.requires_grad, OrderedDict())
     record = to_record(tensor)
-    schema = CLASSES.tensor(type(tensor)).schema
+    parts = {name: part.read() for name, part in record.parts.items()}
+    return _rebuild, (record.type, record.version, *arguments_of(record), parts)
+
+
+def arguments_of(record: Record, *, proof: str | None = None) -> tuple[Any, ...]:
+    """Of what `_rebuild` takes: all between the version and the parts.
+
+    Args:
+        record: at the head of its type, or of an unknown one.
+        proof: the fingerprint that a record of an unknown type came with.
+    """
     attributes = {name: encode(value) for name, value in record.attributes.items()}
-    return _rebuild, (
-        record.type,
-        record.version,
-        fingerprint(schema, {*record.attributes, *record.parts}),
-        record.dtype,
-        record.shape,
-        json.dumps(attributes, sort_keys=True),
-        {name: part.read() for name, part in record.parts.items()},
-    )
+    if proof is None:
+        proof = fingerprint(REGISTRY[record.type].head, {*record.attributes, *record.parts})
+    return proof, record.dtype, record.shape, json.dumps(attributes, sort_keys=True)
 
 
 def _rebuild(  # noqa: PLR0917 - a pickle calls by position
@@ -69,22 +71,9 @@ def _rebuild(  # noqa: PLR0917 - a pickle calls by position
         UnknownTypeError: nobody registered the type.
         AoserialError: whatever resolving and migrating a record of a file raises.
     """
-    what = "a pickled aoserial tensor"
-    held = expect(parts, OBJECT, f"the parts of {what}")
-    strings(list(held), f"the names of the parts of {what}")
-    for name, part in held.items():
-        if type(part) is not torch.Tensor:
-            raise EnvelopeError(f"part {name!r:.80} of {what} is no plain tensor")
-    values = parse_object(expect(attributes, str, f"the attributes of {what}"), what)
-    record = Record(
-        type=expect(type_id, str, f"the type of {what}"),
-        version=check_version(version),
-        shape=lengths(list(shape), f"the shape of {what}"),
-        dtype=expect(dtype, str, f"the dtype of {what}"),
-        attributes=FrozenMap({name: decode(value) for name, value in values.items()}),
-        parts={name: TensorPart(part) for name, part in held.items()},
-    )
-    outcome = Upgrader().upgrade(record, written_with=expect(proof, str, f"the proof of {what}"))
+    own = own_record(type_id, version, proof, dtype, shape, attributes)
+    record = own.with_parts(parts, torch.Tensor, TensorPart)
+    outcome = Upgrader().upgrade(record, written_with=own.proof)
     return from_record(outcome.record)
 
 

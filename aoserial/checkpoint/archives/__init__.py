@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from aoserial.checkpoint.archives.archive import Archive, Mark
+from aoserial.checkpoint.archives.archive import Archive
 from aoserial.checkpoint.archives.pickles import PickleArchive
 from aoserial.checkpoint.archives.safetensors import SafetensorsArchive
 from aoserial.storage import Source
 from aoserial.storage.sniff import SNIFF_BYTES, is_pickle
 
-__all__ = ["Archive", "Mark", "open_archive"]
+__all__ = ["Archive", "open_archive"]
 
 
 def open_archive(path: str | os.PathLike[str]) -> Archive:

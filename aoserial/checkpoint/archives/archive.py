@@ -4,23 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from aoserial.checkpoint.marks import Mark
 from aoserial.errors import AoserialError
 from aoserial.record import Catalog
 from aoserial.storage import Closing, Part
 
 if TYPE_CHECKING:
     import torch
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What a pickle says of a tensor beside its values: a Parameter it was, or one that trains."""
-
-    parameter: bool
-    requires_grad: bool
 
 
 class Archive(Closing):
@@ -33,6 +25,8 @@ class Archive(Closing):
         header_bytes: of what was read to know what it holds.
         parts: its plain tensors by key, alone or inside records.
         marks: name → mark, of the tensors that have one.
+        values: name → what a pickle has there, an inert value; empty for a safetensors file.
+        tree: all that a pickle holds, as inert values; None for a safetensors file.
         notes: what is in the file, and neither among its tensors nor in its tree.
     """
 
@@ -42,6 +36,8 @@ class Archive(Closing):
     header_bytes: int
     parts: Mapping[str, Part]
     marks: Mapping[str, Mark]
+    values: Mapping[str, Any]
+    tree: Any
     notes: Sequence[str]
 
     @property
@@ -69,13 +65,3 @@ class Archive(Closing):
     @abstractmethod
     def unverified(self) -> list[str]:
         """What the file carries no digest for."""
-
-    def value(self, name: str) -> Any:
-        """What a pickle has under the name of a tensor; None in a safetensors file."""
-        del name
-        return None
-
-    @property
-    def tree(self) -> Any:
-        """All that a pickle holds, as inert values; None in a safetensors file."""
-        return None

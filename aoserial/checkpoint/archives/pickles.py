@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
-from aoserial.checkpoint.archives.archive import Archive, Mark
+from aoserial.checkpoint.archives.archive import Archive
+from aoserial.checkpoint.marks import Mark
 from aoserial.errors import AoserialError, EraError, locating
 from aoserial.record import Catalog
 from aoserial.record.pickled import Pickled, decode_pickle, unwrapped
@@ -36,6 +37,8 @@ class PickleArchive(Archive):
         with locating(file=self.path):
             self._found: Pickled = decode_pickle(self._file.tensors())
         self.parts = self._found.parts
+        self.values = self._found.values
+        self.tree = self._file.tree
         self.marks = dict(_marks(self._found))
         self.notes = [*self._file.notes, *_set_on_tensors(self._found)]
 
@@ -70,13 +73,6 @@ class PickleArchive(Archive):
         if any(storage.crc32 is None for storage in self._file.storages.values()):
             lacking.append("the data: the file has no checksums of it, or of some")
         return lacking
-
-    def value(self, name: str) -> Any:
-        return self._found.values[name]
-
-    @property
-    def tree(self) -> Any:
-        return self._file.tree
 
     def close(self) -> None:
         self._file.close()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from aoserial.checkpoint.archives.archive import Archive, Mark
+from aoserial.checkpoint.archives.archive import Archive
+from aoserial.checkpoint.marks import Mark
 from aoserial.errors import IntegrityError, locating
 from aoserial.record import Catalog
 from aoserial.record.envelope import ENVELOPE_KEY, decode_envelope
@@ -25,7 +26,10 @@ class SafetensorsArchive(Archive):
     """See `Archive`."""
 
     format = "safetensors"
-    marks: Mapping[str, Mark] = {}  # the format has none
+    # what the format has none of
+    marks: Mapping[str, Mark] = {}
+    values: Mapping[str, Any] = {}
+    tree = None
     notes = ()
 
     def __init__(self, source: Source) -> None:

@@ -7,16 +7,17 @@ more of it. Our own tensors (`aoserial._rebuild`) become the records that they w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from operator import is_
 from typing import Any
 
 from aoserial.errors import CollisionError, EnvelopeError, locating, raise_all
 from aoserial.record.catalog import Catalog, Group, Signature, template
-from aoserial.record.fields import OBJECT, expect, lengths, parse_object, strings
+from aoserial.record.pickled.alike import likeness
+from aoserial.record.pickled.own import own_record
 from aoserial.record.pickled.walk import Walk, kind_of, unwrapped
 from aoserial.schema import FrozenMap
-from aoserial.schema.values import check_version, decode
 from aoserial.storage import Part, Shape
 from aoserial.storage.pickle import ArrayPart, Rebuilt, StoragePart
 
@@ -63,8 +64,7 @@ def decode_pickle(tensors: Iterable[tuple[str, Any]]) -> Pickled:
         LimitError: a tensor with attributes beyond number.
     """
     found = Pickled(catalog=Catalog(layout="pickle"))
-    catalog, reader = found.catalog, _Reader()
-    groups: dict[object, Group] = {}
+    catalog, sorter = found.catalog, _Sorter()
     homes: dict[object, str] = {}
     faults = []
     for name, value in tensors:
@@ -86,91 +86,68 @@ def decode_pickle(tensors: Iterable[tuple[str, Any]]) -> Pickled:
             catalog.plain[name] = name
         else:
             with locating(name=name):
-                raw = reader.read(data)
-            _file(name, raw, groups, found)
-    catalog.groups.extend(groups.values())
+                sorter.add(name, data, found.parts)
+    catalog.groups.extend(sorter.groups.values())
     raise_all(f"{len(faults)} names stand for two tensors", faults)
     return found
 
 
-def _file(name: str, raw: _Raw, groups: dict[object, Group], found: Pickled) -> None:
-    """Puts a tensor into its group, and its parts under keys that no name of the tree can have."""
-    keys = tuple([f"{name}\0{part}" for part in raw.parts])
-    found.parts.update(zip(keys, raw.parts.values(), strict=True))
-    signature: Signature = tuple([(part.dtype, part.shape) for part in raw.parts.values()])
-    # repr, since 1, 1.0 and True are equal and are not the same attribute
-    kind = (raw.type, raw.version, raw.fingerprint, raw.shape, raw.dtype, repr(raw.attributes),
-            tuple(raw.parts), signature)  # fmt: skip
-    group = groups.get(kind)
-    if group is None:
-        record = template(
-            type=raw.type,
-            version=raw.version,
-            shape=raw.shape,
-            dtype=raw.dtype,
-            attributes=raw.attributes,
-            parts=dict(zip(raw.parts, signature, strict=True)),
-        )
-        group = groups[kind] = Group(template=record, fingerprint=raw.fingerprint, members={})
-    group.members[name] = keys
-
-
-def own_record(
-    arguments: tuple[Any, ...], parts: Mapping[str, Part]
-) -> tuple[str, int, str, str, Shape, FrozenMap]:
-    """What `aoserial._rebuild` was called with, checked: all but the parts.
-
-    Args:
-        arguments: type id, version, fingerprint, dtype, shape, attributes as JSON.
-        parts: of whose names alone something is asked: that they are texts.
-
-    Returns:
-        The same, the attributes as data.
-
-    Raises:
-        EnvelopeError: arguments of other kinds.
-    """
-    if len(arguments) != 6:
-        raise EnvelopeError(f"{_WHAT} has {len(arguments) + 1} arguments, expected 7")
-    kind, version, proof, dtype, shape, attributes = arguments
-    strings(list(parts), f"the names of the parts of {_WHAT}")
-    values = parse_object(expect(attributes, str, f"the attributes of {_WHAT}"), _WHAT)
-    return (
-        expect(kind, str, f"the type of {_WHAT}"),
-        check_version(version),
-        expect(proof, str, f"the proof of {_WHAT}"),
-        expect(dtype, str, f"the dtype of {_WHAT}"),
-        lengths(list(shape), f"the shape of {_WHAT}"),
-        FrozenMap({name: decode(value) for name, value in values.items()}),
-    )
-
-
-_WHAT = "a pickled aoserial tensor"
-
-
-class _Reader:
-    """Makes raw records; what many tensors have in common is parsed once."""
+class _Sorter:
+    """Puts tensors into groups. What many have in common is worked out once."""
 
     def __init__(self) -> None:
-        self._heads: dict[object, tuple[str, int, str, str, Shape, FrozenMap]] = {}
+        self.groups: dict[object, Group] = {}
+        self._alike: dict[object, tuple[Group, list[str]]] = {}
 
-    def read(self, value: Any) -> _Raw:
-        if type(value) is Rebuilt:
-            return self._own(value)
-        walk = Walk()
-        fields = walk.inside(value, "")
-        kind, shape, dtype = kind_of(value)
-        return _Raw(kind, 1, None, shape, dtype, FrozenMap(fields), walk.parts)
+    def add(self, name: str, value: Any, parts: dict[str, Part]) -> None:
+        """Files a tensor that is not plain; its parts get keys that no name of the tree has."""
+        like = likeness(value)
+        known = self._alike.get(like[0]) if like is not None else None
+        if like is None or known is None:
+            raw = _raw(value)
+            group = self._group(raw)
+            suffixes, held = ["\0" + part for part in raw.parts], list(raw.parts.values())
+            if like is not None and all(map(is_, held, like[1])) and len(held) == len(like[1]):
+                self._alike[like[0]] = group, suffixes
+        else:
+            (group, suffixes), held = known, [*like[1]]
+        keys = tuple([name + suffix for suffix in suffixes])
+        group.members[name] = keys
+        parts.update(zip(keys, held, strict=True))
 
-    def _own(self, value: Rebuilt) -> _Raw:
-        *rest, held = value.arguments or (None,)
-        head = (value.type, value.version, *rest)
-        parts = expect(held, OBJECT, f"the parts of {_WHAT}")
-        for name, part in parts.items():
-            if type(part) is not StoragePart:
-                raise EnvelopeError(f"part {name!r:.80} of {_WHAT} is no plain tensor")
-        key = repr(head) if len(repr(head)) < 4096 else id(value)
-        if key not in self._heads:
-            self._heads[key] = own_record(head, parts)
-        type_id, version, proof, dtype, shape, attributes = self._heads[key]
-        return _Raw(type_id, version, proof, shape, dtype, attributes, dict(parts))
+    def _group(self, raw: _Raw) -> Group:
+        signature: Signature = tuple([(part.dtype, part.shape) for part in raw.parts.values()])
+        # repr, since 1, 1.0 and True are equal and are not the same attribute
+        kind = (raw.type, raw.version, raw.fingerprint, raw.shape, raw.dtype,
+                repr(raw.attributes), tuple(raw.parts), signature)  # fmt: skip
+        group = self.groups.get(kind)
+        if group is None:
+            record = template(
+                type=raw.type,
+                version=raw.version,
+                shape=raw.shape,
+                dtype=raw.dtype,
+                attributes=raw.attributes,
+                parts=dict(zip(raw.parts, signature, strict=True)),
+            )
+            group = Group(template=record, fingerprint=raw.fingerprint, members={})
+            self.groups[kind] = group
+        return group
+
+
+def _raw(value: Any) -> _Raw:
+    if type(value) is Rebuilt:
+        return _ours(value)
+    walk = Walk()
+    fields = walk.inside(value, "")
+    kind, shape, dtype = kind_of(value)
+    return _Raw(kind, 1, None, shape, dtype, FrozenMap(fields), walk.parts)
+
+
+def _ours(value: Rebuilt) -> _Raw:
+    *rest, parts = value.arguments or (None,)
+    if len(rest) != 4:
+        raise EnvelopeError(f"a pickled aoserial tensor has {len(rest) + 3} arguments, not 7")
+    own = own_record(value.type, value.version, *rest)
+    held: dict[str, Part] = dict(own.checked(parts, StoragePart))
+    return _Raw(own.type_id, own.version, own.proof, own.shape, own.dtype, own.attributes, held)

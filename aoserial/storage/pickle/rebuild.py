@@ -92,7 +92,7 @@ def _parameter(context: Context, arguments: Arguments) -> Value | None:
 
 
 def _is_tensor(value: Value) -> bool:
-    return isinstance(value, StoragePart | WrapperSubclass | TensorSubclass | TorchTensor)
+    return isinstance(value, StoragePart | WrapperSubclass | TensorSubclass | TorchTensor | Rebuilt)
 
 
 # -- subclasses ---------------------------------------------------------------------------------
