@@ -35,6 +35,8 @@ def to_document(schema: Schema) -> dict[str, Json]:
         document["logical_dtypes"] = list(schema.logical_dtypes)
     if schema.ignorable:
         document["ignorable"] = list(schema.ignorable)
+    if schema.holds:
+        document["holds"] = list(schema.holds)
     document["fields"] = {field.name: _field_document(field) for field in schema.fields}
     return document
 
@@ -47,7 +49,7 @@ def from_document(document: Mapping[str, Json]) -> Schema:
     """
     try:
         known = {"type", "version", "kind", "doc", "dims", "logical_dtypes"}
-        known |= {"ignorable", "fields"}
+        known |= {"ignorable", "holds", "fields"}
         if unknown := set(document) - known:
             raise SchemaError(f"unknown keys in a schema document: {', '.join(sorted(unknown))}")
         return Schema(
@@ -58,6 +60,7 @@ def from_document(document: Mapping[str, Json]) -> Schema:
             dims=_rule(document.get("dims")),
             logical_dtypes=tuple(document.get("logical_dtypes", FLOATING)),
             ignorable=tuple(document.get("ignorable", ())),
+            holds=tuple(document.get("holds", ())),
             doc=document.get("doc", ""),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:

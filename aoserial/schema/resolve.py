@@ -96,6 +96,9 @@ def resolve(
 def _place(schema: Schema, kind: str, name: str, value: object, resolution: Resolution) -> None:
     """Files one stored field under its present name."""
     declared = schema.by_name.get(name)
+    if declared is None and kind == "tensor" and name.startswith(schema.holds):
+        resolution.parts[name] = value  # type: ignore[assignment]  # a part, since a tensor
+        return
     held: dict[str, object] = resolution.parts if kind == "tensor" else resolution.attributes  # type: ignore[assignment]
     if declared is None:
         if not schema.is_ignorable(name):

@@ -39,6 +39,7 @@ class Schema:
             what nearly all types hold, that is a floating-point dtype of two bytes or more.
         ignorable: prefixes of field names; a reader that does not know a field of such a group
             may ignore it (and keeps it). Its author makes that promise, not the reader's user.
+        holds: prefixes of the parts of other tensors inside this one, which may have any names.
         doc: one line for people.
     """
 
@@ -49,6 +50,7 @@ class Schema:
     dims: Rule | None = None
     logical_dtypes: tuple[str, ...] = FLOATING
     ignorable: tuple[str, ...] = ()
+    holds: tuple[str, ...] = ()
     doc: str = ""
 
     def __post_init__(self) -> None:

@@ -37,10 +37,11 @@ class GranularityKind(Enum):
 
 @bind(declared.ACTIVATION_KIND)
 class ActivationKind(Enum):
-    """Where the scales of an activation come from."""
+    """Where the scales of an activation come from, if it has any."""
 
     dynamic = "dynamic"
     static = "static"
+    cast = "cast"
 
 
 @bind(declared.KERNEL_PREFERENCE)

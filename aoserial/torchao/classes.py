@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aoserial.torchao import (
+    affine,
     firstborn,
     flat,
     float8,
@@ -12,10 +13,13 @@ from aoserial.torchao import (
     prototypes,
     settings,
     training,
+    wrappers,
 )
 from aoserial.torchao.forms import PickledEnum, PickledObject, PickledType
 
 CLASSES: tuple[PickledType, ...] = (
+    *affine.CLASSES,
+    *wrappers.CLASSES,
     *float8.CLASSES,
     *integers.CLASSES,
     *firstborn.CLASSES,
@@ -28,6 +32,7 @@ CLASSES: tuple[PickledType, ...] = (
 
 OBJECTS: tuple[PickledObject, ...] = (
     *settings.OBJECTS,
+    *affine.OBJECTS,
     *float8.OBJECTS,
     *integers.OBJECTS,
     *microscaling.OBJECTS,
@@ -36,6 +41,7 @@ OBJECTS: tuple[PickledObject, ...] = (
 
 ENUMS: tuple[PickledEnum, ...] = (
     *settings.ENUMS,
+    *affine.ENUMS,
     *integers.ENUMS,
     *microscaling.ENUMS,
     *opaque.ENUMS,

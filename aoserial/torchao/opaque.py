@@ -99,6 +99,21 @@ INT4_OF_DA8W4 = "torchao.Int4OpaqueTensorOfDA8W4"
 
 OPAQUE = (
     Opaque(
+        name="Int8DynamicallyQuantizedSemiStructuredSparseLinearWeight",
+        releases="0.2 and 0.3",
+        paths=(
+            "torchao.sparsity.prototype.dynamic_quant_sparse."
+            + "Int8DynamicallyQuantizedSemiStructuredSparseLinearWeight",
+        ),
+        fields=(
+            tensor("int_data", "int8"),
+            tensor("mask_meta"),
+            tensor("q_scales"),
+            attribute("transposed", "bool"),
+        ),
+        whose="its codes and metadata are in the order of cuSPARSELt or CUTLASS",
+    ),
+    Opaque(
         name="Float8Sparse2x4_2DData2DMetadataTensor",
         releases="0.16 and later",
         paths=(

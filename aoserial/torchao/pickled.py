@@ -15,7 +15,9 @@ from aoserial.record.pickled import PREFIX
 from aoserial.schema import REGISTRY, FrozenMap, Nested, Schema, Symbol, Value
 from aoserial.torchao.classes import CLASSES, ENUMS, OBJECTS
 from aoserial.torchao.forms import Form, PickledEnum, PickledObject, PickledType
+from aoserial.torchao.wrapping import inner_of, inside
 
+_SHAPE, _DTYPE = _OF_TENSORS = ("(shape)", "(dtype)")  # of a tensor inside another
 _TYPES: dict[str, PickledType] = {PREFIX + path: kind for kind in CLASSES for path in kind.paths}
 _OBJECTS: dict[str, PickledObject] = {
     PREFIX + path: kind for kind in OBJECTS for path in kind.paths
@@ -27,7 +29,8 @@ def identify(raw: Record) -> Record | None:
     """The record of torchao's type that a raw record is, its parts the same in the same order.
 
     Returns:
-        None when its class is none that torchao is known to have pickled.
+        None when its class, or that of a tensor inside it, is none that torchao is known to have
+        pickled.
 
     Raises:
         EraError: its fields fit none of the type's forms, or several.
@@ -36,7 +39,10 @@ def identify(raw: Record) -> Record | None:
     if kind is None:
         return None
     form = _form(kind, raw)
-    attributes = _Translation(form).fields(raw.attributes)
+    translation = _Translation(form, raw)
+    attributes = translation.fields(raw.attributes)
+    if translation.unknown:
+        return None
     record = Record(
         type=form.type or kind.type,
         version=form.version,
@@ -87,22 +93,30 @@ def _fitted(record: Record, schema: Schema) -> Record:
 
 
 class _Translation:
-    """Names of pickled helpers → torchao's own ids, as one form of a tensor type has them."""
+    """Names of pickled helpers → torchao's own ids, as one form of a tensor type has them.
 
-    def __init__(self, form: Form) -> None:
+    Paths are those of parts, from the tensor that holds them all.
+
+    Attributes:
+        unknown: the raw types of tensors inside this one that no table has.
+    """
+
+    def __init__(self, form: Form, raw: Record) -> None:
         self._enums = form.enums
+        self._raw = raw
+        self.unknown: list[str] = []
 
-    def fields(self, fields: Mapping[str, Value]) -> dict[str, Value]:
-        return {name: self.value(value) for name, value in fields.items()}
+    def fields(self, fields: Mapping[str, Value], path: str = "") -> dict[str, Value]:
+        return {name: self.value(value, path + name) for name, value in fields.items()}
 
-    def value(self, value: Value) -> Value:
+    def value(self, value: Value, path: str) -> Value:
         match value:
             case tuple():
-                return tuple(self.value(item) for item in value)
+                return tuple(self.value(item, f"{path}.{n}") for n, item in enumerate(value))
             case Symbol():
                 return self._symbol(value)
             case Nested():
-                return self._nested(value)
+                return self._nested(value, path)
             case _:
                 return value
 
@@ -114,13 +128,31 @@ class _Translation:
         names = self._enums.get(kind.type, kind.members)
         return Symbol(kind.type, names.get(symbol.name, symbol.name))
 
-    def _nested(self, nested: Nested) -> Nested:
-        fields = self.fields(nested.fields)
+    def _nested(self, nested: Nested, path: str) -> Nested:
         kind = _OBJECTS.get(nested.type)
+        plain = {name: value for name, value in nested.fields.items() if name not in _OF_TENSORS}
+        if kind is None and len(plain) < len(nested.fields):
+            return self._tensor(nested, plain, path)
+        fields = self.fields(plain, f"{path}.")
         if kind is None:
-            tensor = _TYPES.get(nested.type)
-            return Nested(tensor.type if tensor else nested.type, nested.version, FrozenMap(fields))
+            return Nested(nested.type, nested.version, FrozenMap(fields))
         for number, name in enumerate(kind.positional):
             if str(number) in fields:
                 fields[name] = fields.pop(str(number))
         return Nested(kind.type_of(fields), 1, FrozenMap(fields))
+
+    def _tensor(self, nested: Nested, fields: Mapping[str, Value], path: str) -> Nested:
+        """A tensor inside this one, identified as if it were alone."""
+        raw = Record(
+            type=nested.type,
+            version=1,
+            shape=nested[_SHAPE],  # type: ignore[arg-type]  # as the walk wrote it
+            dtype=nested[_DTYPE],  # type: ignore[arg-type]
+            attributes=FrozenMap(fields),
+            parts=inside(self._raw.parts, path),
+        )
+        found = identify(raw)
+        if found is None:
+            self.unknown.append(nested.type)
+            return nested
+        return inner_of(found)

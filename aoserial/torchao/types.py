@@ -23,6 +23,7 @@ from aoserial.schema import (
 from aoserial.schema.registry import builtin_documents
 from aoserial.storage import Shape
 from aoserial.torchao import (
+    affine,
     firstborn,
     flat,
     float8,
@@ -31,8 +32,10 @@ from aoserial.torchao import (
     opaque,
     prototypes,
     training,
+    wrappers,
 )
 from aoserial.torchao.objects import ENUMS, OBJECTS
+from aoserial.torchao.wrapping import INNER
 
 OWNER = "aoserial.torchao"
 
@@ -220,13 +223,22 @@ WRITTEN: dict[str, Written] = {
 }
 
 # earlier forms of the same types, which were only ever pickled
-_OLDER = (*float8.FLOAT8_TENSORS, *microscaling.MX_TENSORS, *microscaling.NVFP4_TENSORS)
+_OLDER = (
+    *float8.FLOAT8_TENSORS,
+    *microscaling.MX_TENSORS,
+    *microscaling.NVFP4_TENSORS,
+    *affine.OLDER,
+    *wrappers.OLDER,
+)
 
-for _enum in (*ENUMS, *microscaling.ENUM_SCHEMAS, *opaque.ENUM_SCHEMAS):
+for _enum in (*ENUMS, *microscaling.ENUM_SCHEMAS, *opaque.ENUM_SCHEMAS, *affine.ENUM_SCHEMAS):
     REGISTRY.add_enum(_enum)
 for _schema in (
     *OBJECTS,
     *microscaling.OBJECT_SCHEMAS,
+    INNER,
+    *affine.OBJECT_SCHEMAS,
+    *wrappers.OBJECT_SCHEMAS,
     *(written.schema for written in WRITTEN.values()),
     *float8.SCHEMAS,
     *integers.SCHEMAS,
@@ -235,6 +247,8 @@ for _schema in (
     *flat.SCHEMAS,
     *prototypes.SCHEMAS,
     *training.SCHEMAS,
+    *affine.SCHEMAS,
+    *wrappers.SCHEMAS,
 ):
     _older = tuple(schema for schema in _OLDER if schema.type == _schema.type)
     REGISTRY.add(_schema, owner=OWNER, frozen=builtin_documents(), older=_older)

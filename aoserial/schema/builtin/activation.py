@@ -34,6 +34,7 @@ ACTIVATION_KIND = EnumSchema(
     symbols={
         "dynamic": "scales are computed from each activation",
         "static": "scales are stored with the weight",
+        "cast": "there are none: the activation becomes `dtype`, and so does the result",
     },
 )
 

@@ -1,6 +1,7 @@
 """The steps that leave torchao's own types for ours, registered on import. Torch-free."""
 
 from aoserial.torchao.steps import (
+    affine,
     blocksparse,
     codebook,
     firstborn,
@@ -14,9 +15,11 @@ from aoserial.torchao.steps import (
     microscaling,
     opaque,
     training,
+    wrappers,
 )
 
 __all__ = [
+    "affine",
     "blocksparse",
     "codebook",
     "firstborn",
@@ -30,4 +33,5 @@ __all__ = [
     "microscaling",
     "opaque",
     "training",
+    "wrappers",
 ]
