@@ -7,9 +7,19 @@ scale; so a state is cut along its first dimension, between blocks. Values are c
 
 from __future__ import annotations
 
+from typing import Self
+
 import torch
 
-from aoserial.kernels import look_up, look_up_pairs, scale_flat
+from aoserial.errors import OptionError
+from aoserial.kernels import (
+    dynamic_map,
+    look_up,
+    look_up_pairs,
+    quantize_by_table,
+    quantize_flat_fp8,
+    scale_flat,
+)
 from aoserial.schema.builtin import OPTIM_STATE_4BIT, OPTIM_STATE_8BIT, OPTIM_STATE_FP8
 from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.registration import bind
@@ -47,6 +57,22 @@ class OptimState8bit(_OptimizerState):
     qmap: torch.Tensor
     signed: bool
 
+    @classmethod
+    def from_float(cls, x: torch.Tensor, *, signed: bool = True, block_size: int = 256) -> Self:
+        """Quantizes a state; of a float32 one, the bits are torchao 0.18's.
+
+        Args:
+            x: floating point, finite, a multiple of `block_size` elements.
+            signed: whether values may be negative; else those become the code of zero.
+
+        Raises:
+            QuantizationError: `x` is not so.
+            OptionError: a block size that is not positive.
+        """
+        qmap = dynamic_map(8, signed=signed).to(x.device)
+        codes, scale = quantize_by_table(x.detach(), qmap, block_size=_checked(block_size))
+        return cls(codes.view(x.shape), scale, qmap, signed, block_size, dtype=torch.float32)
+
     def _values(self) -> torch.Tensor:
         return look_up(self.codes, self.qmap)
 
@@ -66,6 +92,26 @@ class OptimState4bit(_OptimizerState):
     qmap: torch.Tensor
     signed: bool
 
+    @classmethod
+    def from_float(cls, x: torch.Tensor, *, signed: bool = True, block_size: int = 128) -> Self:
+        """Quantizes a state; of a float32 one, the bits are torchao 0.18's.
+
+        Args:
+            x: floating point, finite, a multiple of `block_size` elements.
+            signed: whether values may be negative; else those become the lowest code.
+            block_size: even.
+
+        Raises:
+            QuantizationError: `x` is not so.
+            OptionError: a block size that is odd or not positive.
+        """
+        qmap = dynamic_map(4, signed=signed).to(x.device)
+        codes, scale = quantize_by_table(
+            x.detach(), qmap, block_size=_checked(block_size, even=True)
+        )
+        packed = codes[::2] << 4 | codes[1::2]
+        return cls(packed, scale, qmap, signed, block_size, shape=x.shape, dtype=torch.float32)
+
     def _values(self) -> torch.Tensor:
         return look_up_pairs(self.codes, self.qmap)
 
@@ -82,5 +128,26 @@ class OptimStateFp8(_OptimizerState):
 
     codes: torch.Tensor
 
+    @classmethod
+    def from_float(cls, x: torch.Tensor, *, block_size: int = 256) -> Self:
+        """Quantizes a state; of a float32 one, the bits are torchao 0.18's.
+
+        Args:
+            x: floating point, finite, a multiple of `block_size` elements.
+
+        Raises:
+            QuantizationError: `x` is not so.
+            OptionError: a block size that is not positive.
+        """
+        codes, scale = quantize_flat_fp8(x.detach(), block_size=_checked(block_size))
+        return cls(codes.view(x.shape), scale, block_size, dtype=torch.float32)
+
     def _values(self) -> torch.Tensor:
         return self.codes.to(torch.float32)
+
+
+def _checked(block_size: int, *, even: bool = False) -> int:
+    if block_size < 1 or (even and block_size % 2):
+        wanted = "an even number" if even else "a positive number"
+        raise OptionError(f"block_size is {block_size}, expected {wanted}")
+    return block_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -28,33 +27,21 @@ def make_nf4(block_size: int = 4, scaler_block_size: int = 8) -> VersionedTensor
 
 
 def make_8bit() -> VersionedTensor:
-    codes = torch.randint(0, 256, (N, K), dtype=torch.uint8)
-    qmap = torch.linspace(-1, 1, 256)
-    return OptimState8bit(codes, _scale(N, K), qmap, True, _BLOCK, dtype=torch.float32)
+    return OptimState8bit.from_float(torch.randn(N, K), block_size=_BLOCK)
 
 
 def make_4bit(*shape: int) -> VersionedTensor:
-    shape = shape or (N, K)
-    codes = torch.randint(0, 256, (math.prod(shape) // 2,), dtype=torch.uint8)
-    qmap = torch.linspace(0, 1, 17)[1:]
-    return OptimState4bit(
-        codes, _scale(*shape), qmap, False, _BLOCK, shape=shape, dtype=torch.float32
-    )
+    x = torch.rand(shape or (N, K))
+    return OptimState4bit.from_float(x, signed=False, block_size=_BLOCK)
 
 
 def make_fp8(*shape: int) -> VersionedTensor:
-    shape = shape or (N, K)
-    codes = torch.randn(shape).to(torch.float8_e4m3fn)
-    return OptimStateFp8(codes, _scale(*shape), _BLOCK, dtype=torch.float32)
+    return OptimStateFp8.from_float(torch.randn(shape or (N, K)), block_size=_BLOCK)
 
 
 def make_uint() -> VersionedTensor:
     codes = torch.randint(0, 16, (N, K), dtype=torch.uint8)
     return UIntTensor(codes, 4, dtype=torch.float32)
-
-
-def _scale(*shape: int) -> torch.Tensor:
-    return torch.rand(math.prod(shape) // _BLOCK)
 
 
 FLAT: dict[str, Callable[[], VersionedTensor]] = {

@@ -9,7 +9,13 @@ from support import flat
 from support.tensors import same_bytes
 
 import aoserial
-from aoserial.errors import BlockCutError, FieldError, OptionError, UnsupportedOperationError
+from aoserial.errors import (
+    BlockCutError,
+    FieldError,
+    OptionError,
+    QuantizationError,
+    UnsupportedOperationError,
+)
 from aoserial.testing import refused
 
 
@@ -43,6 +49,30 @@ def test_parts_that_do_not_count_all_elements_are_refused() -> None:
     weight = flat.make_8bit()
     with pytest.raises(FieldError, match="scale: shape is .* with numel = 128, not 120"):
         aoserial.OptimState8bit(weight.codes, weight.scale[1:], weight.qmap, True, 8)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_value_of_a_state_becomes_the_nearest_of_its_table(bits: int, signed: bool) -> None:
+    cls = aoserial.OptimState8bit if bits == 8 else aoserial.OptimState4bit
+    x = torch.randn(8, 64) if signed else torch.rand(8, 64)
+    state = cls.from_float(x, signed=signed, block_size=32)
+    assert state.qmap.shape == (2**bits,)
+    assert state.qmap.diff().gt(0).all()
+    distances = (x.view(-1, 32, 1) / state.scale.view(-1, 1, 1) - state.qmap).abs()
+    nearest = distances.amin(-1) * state.scale[:, None]
+    found = (x - state.dequantize()).abs().view(-1, 32)
+    torch.testing.assert_close(found, nearest, atol=1e-6, rtol=0)
+
+
+def test_a_state_that_cannot_be_quantized_is_refused() -> None:
+    for cls in (aoserial.OptimState8bit, aoserial.OptimState4bit, aoserial.OptimStateFp8):
+        with pytest.raises(QuantizationError, match="60 elements are not whole blocks of 32"):
+            cls.from_float(torch.ones(60), block_size=32)
+        with pytest.raises(QuantizationError, match="infinity or NaN"):
+            cls.from_float(torch.full((64,), float("inf")), block_size=32)
+        with pytest.raises(OptionError, match="expected"):
+            cls.from_float(torch.ones(64), block_size=0)
 
 
 def test_a_state_of_any_number_of_dimensions_is_a_state() -> None:

@@ -36,6 +36,17 @@ def test_a_file_stands_for_what_torchao_had_in_it(case):
         assert same_bytes(state[name.replace("/", ".")].dequantize(), values), name
 
 
+@pytest.mark.parametrize(
+    "case", list(pickled_cases("optim_adamw8bit", "optim_adamw4bit")), ids=case_id
+)
+def test_the_tables_of_states_are_those_that_from_float_makes(case):
+    state = aoserial.load(case / "model.pt")
+    for name in ("state.0.exp_avg", "state.0.exp_avg_sq"):
+        held = state[name]
+        made = type(held).from_float(torch.rand(256), signed=held.signed)
+        assert same_bytes(made.qmap, held.qmap)
+
+
 @pytest.mark.parametrize("case", list(pickled_cases(*CASES)), ids=case_id)
 def test_a_migrated_file_stands_for_the_same(case, tmp_path):
     aoserial.migrate(case / "model.pt", tmp_path / "model.safetensors")

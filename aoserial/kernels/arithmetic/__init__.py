@@ -53,6 +53,7 @@ from aoserial.kernels.arithmetic.nvfp4 import (
     tensor_scale,
     through_nvfp4,
 )
+from aoserial.kernels.arithmetic.states import dynamic_map, quantize_by_table, quantize_flat_fp8
 
 __all__ = [
     "ELEMENTS",
@@ -80,6 +81,7 @@ __all__ = [
     "dequantize_mx",
     "dequantize_nf4",
     "dequantize_nvfp4",
+    "dynamic_map",
     "e8m0",
     "element_of",
     "encode",
@@ -89,6 +91,8 @@ __all__ = [
     "matrix_scale",
     "mx_scale",
     "pack_nibbles",
+    "quantize_by_table",
+    "quantize_flat_fp8",
     "quantize_float8",
     "quantize_floatx",
     "quantize_int4",
