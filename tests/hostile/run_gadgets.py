@@ -1,7 +1,8 @@
 """Opens malicious files under an audit hook and reports, as JSON, whatever happened meanwhile.
 
 Run in a process of its own: an audit hook cannot be taken off, and what a payload did would stay.
-Arguments: a folder to work in, and `all` for every container around every payload.
+Arguments: a folder to work in; `all` for every container around every payload; `alive` for the
+way through `aoserial.open`, `load`, `plan` and `verify`, with torch.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ import json
 import pickle
 import sys
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from support import containers, pickle_assembler
 
+import aoserial
 import aoserial.errors
+from aoserial.checkpoint.archives import open_archive
 from aoserial.storage.pickle import PickleFile, Risk, children, named_tensors, scan
 from aoserial.storage.pickle.limits import Limits
 
@@ -60,6 +64,20 @@ def payloads(canary: str) -> list[tuple[str, bytes]]:
     return found
 
 
+def bring_to_life(path: Path) -> str:
+    """Loads the file in every way there is, and says how that ended."""
+    try:
+        with aoserial.open(path) as checkpoint:
+            repr(checkpoint.tree)
+            repr(checkpoint.report)
+        repr(aoserial.load(path, strict=False))
+        aoserial.plan(path)
+        aoserial.verify(path, deep=True)
+    except aoserial.AoserialError as error:
+        return type(error).__name__
+    return "inert"
+
+
 def look_at(path: Path) -> str:
     """Opens the file, looks at all there is, and says how that ended."""
     try:
@@ -68,6 +86,8 @@ def look_at(path: Path) -> str:
                 repr(value)
             list(named_tensors(file.tree, Limits()))
             repr(file.notes)
+            with open_archive(path) as archive:
+                repr(archive.catalog)
     except EXPECTED as error:
         return type(error).__name__
     return "inert"
@@ -84,7 +104,7 @@ def walk(root: object) -> list[object]:
     return list(seen.values())
 
 
-def main(folder: Path, everything: bool) -> dict[str, object]:
+def main(folder: Path, everything: bool, look: Callable[[Path], str]) -> dict[str, object]:
     canary = folder / "canary"
     path = folder / "model.pt"
     fill_extension_cache()
@@ -94,7 +114,7 @@ def main(folder: Path, everything: bool) -> dict[str, object]:
     wrappers = list(containers.CONTAINERS.items())
     for _, wrap in wrappers:  # what a first use imports is not the payload's doing
         path.write_bytes(wrap(pickle_assembler.stream(pickle_assembler.NONE)))
-        look_at(path)
+        look(path)
         scan(path)
     bodies = payloads(str(canary))
     before = set(sys.modules)
@@ -106,7 +126,7 @@ def main(folder: Path, everything: bool) -> dict[str, object]:
         for container, wrap in chosen:
             path.write_bytes(wrap(stream))
             watch.armed = True
-            outcomes[look_at(path)] += 1
+            outcomes[look(path)] += 1
             report = scan(path)
             watch.armed = False
             count += 1
@@ -124,4 +144,6 @@ def main(folder: Path, everything: bool) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), everything=sys.argv[2:] == ["all"])))
+    options = sys.argv[2:]
+    look = bring_to_life if "alive" in options else look_at
+    print(json.dumps(main(Path(sys.argv[1]), everything="all" in options, look=look)))

@@ -41,13 +41,14 @@ from aoserial.storage.pickle import (
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def outcome(tmp_path_factory) -> dict:
+@pytest.fixture(scope="module", params=["", "alive"])
+def outcome(tmp_path_factory, request) -> dict:
     """What happened while thousands of malicious files were opened in a process of their own."""
     script = str(Path(__file__).parent / "run_gadgets.py")
     folder = str(tmp_path_factory.mktemp("gadgets"))
     # `make fuzz` puts every payload into every container
     amount = ["all"] if "AOSERIAL_FUZZ" in os.environ else []
+    amount += [request.param] if request.param else []
     result = subprocess.run(
         [sys.executable, "-W", "error", script, folder, *amount],
         capture_output=True,
