@@ -26,6 +26,7 @@ _PUBLIC = "torchao.quantization"
 _WORKFLOWS = f"{_PUBLIC}.quantize_.workflows"
 _SPARSE = f"{_WORKFLOWS}.float8.float8_sparse_2x4"
 _PROTOTYPES = "torchao.prototype"
+_DYNAMIC_SPARSE = "torchao.sparsity.prototype.dynamic_quant_sparse"
 
 _BLOCK_SIZE = optional_attribute("block_size", "list[int]?", None)
 _FLOAT8_KWARGS = optional_attribute(
@@ -101,10 +102,7 @@ OPAQUE = (
     Opaque(
         name="Int8DynamicallyQuantizedSemiStructuredSparseLinearWeight",
         releases="0.2 and 0.3",
-        paths=(
-            "torchao.sparsity.prototype.dynamic_quant_sparse."
-            + "Int8DynamicallyQuantizedSemiStructuredSparseLinearWeight",
-        ),
+        paths=(f"{_DYNAMIC_SPARSE}.Int8DynamicallyQuantizedSemiStructuredSparseLinearWeight",),
         fields=(
             tensor("int_data", "int8"),
             tensor("mask_meta"),

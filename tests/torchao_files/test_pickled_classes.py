@@ -108,7 +108,9 @@ SAMPLES = {"int": 4, "int?": None, "bool": False, "str": "symmetric", "any": "x"
 @pytest.mark.parametrize("opaque", [row for row in OPAQUE if row.paths], ids=lambda row: row.name)
 def test_bytes_in_the_order_of_one_kernel_say_whose_it_is(opaque):
     fields = {
-        field.name: torch.zeros(1) if field.kind == "tensor" else SAMPLES[field.type]
+        field.name: SAMPLES[field.type]
+        if field.kind == "attribute"
+        else torch.zeros(1, dtype=getattr(torch, next(iter(field.dtypes), "float32")))
         for field in opaque.fields
         if field.required
     }

@@ -182,6 +182,24 @@ def test_fbgemm_int4_becomes_what_int4_tensor_would_have():
         assert torch.equal(left.parts[name].read(), part.read())
 
 
+@pytest.mark.parametrize("zeros", [torch.int8, torch.bfloat16])
+def test_int32_codes_are_xpus_or_an_npus_as_the_zero_points_dtype_says(zeros):
+    given = raw(
+        "torchao.quantization.Int4PlainInt32Tensor",
+        (32, 64),
+        qdata=torch.zeros(32, 8, dtype=torch.int32),
+        scale=torch.ones(2, 32),
+        zero_point=torch.zeros(2, 32, dtype=zeros),
+        block_size=(1, 32),
+        act_pre_scale=None,
+    )
+    if zeros is torch.int8:
+        assert upgraded(given).record.type == "aoserial.Int4Tensor"
+    else:
+        with pytest.raises(OpaqueBytesError, match="order of an NPU"):
+            upgraded(given)
+
+
 def test_the_activation_of_an_intx_weight_may_be_the_enums_member():
     path = "torchao.quantization.quantize_.workflows.intx.intx_unpacked_to_int8_tensor"
     quantization = f"{path}.IntxUnpackedToInt8TensorActivationQuantization"

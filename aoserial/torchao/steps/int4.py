@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from aoserial.errors import FieldError
+from aoserial.errors import FieldError, OpaqueBytesError
 from aoserial.migrations import migration
 from aoserial.record import Record
 from aoserial.schema import Nested, Symbol, Value
@@ -57,13 +57,16 @@ def unpack_tiles(record: Record) -> Record:
 def leave_plain_int32(record: Record) -> Record:
     """Int4PlainInt32Tensor of torchao 0.14 to 0.18, as XPU has it: the codes are the same bytes.
 
+    Raises:
+        OpaqueBytesError: those of an NPU, whose zero points are floating point.
+
     Proved by fixtures/torchao-0.18.0/int4_plain_int32_constructed.
     """
     zero_point = record.parts["zero_point"]
     if zero_point.dtype != "int8":
-        raise FieldError(
-            f"is {zero_point.dtype}: this is NPU's own packing of the codes, which is not public"
-        ).locate(field="zero_point")
+        raise OpaqueBytesError(
+            f"zero_point is {zero_point.dtype}, so its codes are in the order of an NPU"
+        )
     rows, columns = _matrix(record)
     return _to_ours(record, "int").put(
         qdata=record.parts["qdata"].view("uint8", (rows, columns // 2)),
