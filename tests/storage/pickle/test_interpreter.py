@@ -395,21 +395,19 @@ def test_objects_and_memo_are_bounded_by_the_size_of_the_pickle():
     assert Limits().for_pickle(2**30) == (20_000_000, 5_000_000)
 
 
-def peak_of(data: bytes) -> int:
-    """Bytes that running it takes at most, when it spends the budget of objects."""
+def check_memory(body: bytes, objects: int = 20_000) -> None:
+    """Checks that a stream spends a budget of objects, and no more memory than `Limits` says."""
+    data = stream(body, protocol=4)
     tracemalloc.start()
     try:
         with pytest.raises(LimitError) as caught:
-            run(data)
-        assert caught.value.limit == "objects"
-        return tracemalloc.get_traced_memory()[1]
+            run(data, Limits(objects=objects))
+        _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-
-
-def promised(data: bytes) -> int:
-    """What `Limits` says that a pickle takes at most."""
-    return 64 * 2**20 + 20 * len(data)
+    assert caught.value.limit == "objects"
+    # 64 MiB for the 500,000 that are free
+    assert peak < objects * 64 * 2**20 / 500_000 + 20 * len(data)
 
 
 NUMBERS = list_(*(b"M" + n.to_bytes(2, "little") for n in range(20_000)))
@@ -421,7 +419,7 @@ COPYING = {
     "bytes": (global_("_codecs", "encode"), text("x" * 100_000), text("latin1")),
     "bytearray": (global_("builtins", "bytearray"), asm.binary(b"x" * 100_000)),
     "set": (global_("builtins", "set"), NUMBERS),
-    "set of tuples": (global_("builtins", "set"), list_(*[EMPTY_TUPLE] * 50_000)),
+    "set of tuples": (global_("builtins", "set"), list_(*[EMPTY_TUPLE] * 1_000)),
     "frozenset": (global_("builtins", "frozenset"), NUMBERS),
     "OrderedDict": (
         global_("collections", "OrderedDict"),
@@ -445,8 +443,30 @@ COPYING = {
 def test_what_a_call_copies_from_an_argument_is_counted(name):
     function, *arguments = COPYING[name]
     body = function + put(0) + POP + asm.tuple_(*arguments) + put(1) + POP + EMPTY_LIST
-    data = stream(body + (get(0) + get(1) + REDUCE + APPEND) * 1000)
-    assert peak_of(data) < promised(data)
+    check_memory(body + (get(0) + get(1) + REDUCE + APPEND) * 100)
+
+
+ENUM = call(global_("a", "b"), text("x")) + put(0) + (POP + NONE + MEMOIZE) * 80 + POP
+ORDERED = call(global_("collections", "OrderedDict"))
+
+# Much made of few bytes
+DENSE = {
+    "tuples in a frozenset": MARK + EMPTY_TUPLE * 90_000 + asm.FROZENSET,
+    "tuples as keys": EMPTY_DICT + (MARK + (EMPTY_TUPLE + NONE) * 6_000 + SETITEMS) * 9,
+    "tuples as keys of another": ORDERED + (MARK + (EMPTY_TUPLE + NONE) * 6_000 + SETITEMS) * 9,
+    "pairs of an object": call(global_("a", "b")) + (MARK + NONE * 9_000 + SETITEMS) * 9,
+    "items of what seemed an enum": ENUM + EMPTY_LIST + (get(0) + NONE + APPEND * 2) * 30_000,
+    "states of objects": global_("a", "b")
+    + put(0)
+    + POP
+    + EMPTY_LIST
+    + (get(0) + b")R)ba") * 30_000,
+}
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_what_is_put_into_containers_and_objects_is_counted(name):
+    check_memory(DENSE[name])
 
 
 def test_the_collector_is_left_as_it_was(monkeypatch):

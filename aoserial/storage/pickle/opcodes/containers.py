@@ -5,7 +5,7 @@ from __future__ import annotations
 from aoserial.errors import PickleError
 from aoserial.storage.pickle.builder import keys
 from aoserial.storage.pickle.machine import Machine
-from aoserial.storage.pickle.values import Value
+from aoserial.storage.pickle.values import Key, Value
 
 
 def _empty_tuple(m: Machine, at: int) -> int:
@@ -52,7 +52,8 @@ def _empty_dict(m: Machine, at: int) -> int:
 
 def _dict(m: Machine, at: int) -> int:
     pairs = _paired(m.pop_mark())
-    m.make(dict(zip(keys(pairs[::2]), pairs[1::2], strict=True)))
+    m.count(len(pairs) // 4)
+    m.make(dict(zip(_keys(m, pairs[::2]), pairs[1::2], strict=True)))
     return at
 
 
@@ -64,8 +65,8 @@ def _empty_set(m: Machine, at: int) -> int:
 
 def _frozen_set(m: Machine, at: int) -> int:
     items = m.pop_mark()
-    m.make(frozenset(keys(items)))
-    m.made += 1 + len(items) // 2
+    m.count(1 + len(items))
+    m.make(frozenset(_keys(m, items)))
     return at
 
 
@@ -95,8 +96,8 @@ def _add_items(m: Machine, at: int) -> int:
     items = m.pop_mark()
     target = m.stack[-1]
     if type(target) is set:
-        target.update(keys(items))
-        m.made += len(items) // 2
+        m.count(len(items))
+        target.update(_keys(m, items))
     else:
         _put_back(m, target, m.builder.add_items(target, items))
     return at
@@ -116,10 +117,19 @@ def _set_items(m: Machine, at: int) -> int:
 def _set(m: Machine, pairs: list[Value]) -> None:
     target = m.stack[-1]
     if type(target) is dict:
-        m.made += 1 + len(pairs) // 4  # an entry takes up to 50 bytes, the first one more
-        target.update(zip(keys(pairs[::2]), pairs[1::2], strict=True))
+        m.count(1 + len(pairs) // 4)  # an entry takes up to 50 bytes, the first one more
+        target.update(zip(_keys(m, pairs[::2]), pairs[1::2], strict=True))
     else:
+        m.count(1 + len(pairs))  # an entry of an OrderedDict takes up to 170 bytes
         _put_back(m, target, m.builder.set_pairs(target, pairs))
+
+
+def _keys(m: Machine, items: list[Value]) -> list[Value]:
+    """`keys`, with each one counted that is wrapped."""
+    found = keys(items)
+    if found is not items:
+        m.count(sum(type(key) is Key for key in found))
+    return found
 
 
 def _paired(items: list[Value]) -> list[Value]:
@@ -129,7 +139,9 @@ def _paired(items: list[Value]) -> list[Value]:
 
 
 def _put_back(m: Machine, target: Value, changed: Value) -> None:
+    m.made += 1  # an object has a list of them
     if changed is not target:
+        m.made += 1  # what seemed to be an enum's member is an object
         m.replace(target, changed)
 
 
