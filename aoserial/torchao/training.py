@@ -119,15 +119,16 @@ SCHEMAS = (*WRAPPERS, PLAIN_WEIGHT, INT8_TRAINING_TENSOR, FLOAT8_TRAINING_TENSOR
 
 def _settings_as_pairs(record: Record) -> Record:
     """Helper objects as (class, ((name, value) …)), members of enums as `class.member`."""
-    return record.set(**{name: _plain(value) for name, value in record.attributes.items()})
+    return record.set(**{name: plain_value(value) for name, value in record.attributes.items()})
 
 
-def _plain(value: Value) -> Value:
+def plain_value(value: Value) -> Value:
+    """`value` with helper objects and members of enums as pairs and texts, of any library."""
     match value:
         case tuple():
-            return tuple(_plain(item) for item in value)
+            return tuple(plain_value(item) for item in value)
         case Nested():
-            pairs = tuple((name, _plain(item)) for name, item in value.fields.items())
+            pairs = tuple((name, plain_value(item)) for name, item in value.fields.items())
             return (value.type.rpartition(".")[2], pairs)
         case Symbol(enum="pickle.name"):
             return value.name

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from aoserial.record import Record
-from aoserial.schema import EnumSchema, FrozenMap, Nested, Value
+from aoserial.schema import EnumSchema, FrozenMap, Nested
 from aoserial.torchao.affine.impls import BY_TYPE
 from aoserial.torchao.affine.layouts import EXPERIMENTAL, OLD, PACKED_LINEAR, PROTOTYPE, UINTX
 from aoserial.torchao.affine.schemas import MARLIN_QQQ_GROUPED_TENSOR, MARLIN_QQQ_TENSOR, TYPE
 from aoserial.torchao.forms import Form, PickledEnum, PickledType
+from aoserial.torchao.training import plain_value
 
 _DOMAIN = "torchao.ZeroPointDomain"
 _DOMAINS_UP_TO_0_3 = {_DOMAIN: {"0": "INT", "1": "FLOAT"}}
@@ -82,24 +83,18 @@ def _has_groups(raw: Record) -> bool:
 
 
 def _tidied(record: Record) -> Record:
-    """An impl without fields that are None because it has no such tensor, its dicts as pairs."""
+    """An impl without fields that are None because it has no such tensor, gemlite's as pairs."""
     for field in ("layout_tensor", "tensor_impl"):
         held = record.attributes.get(field)
         if isinstance(held, Nested) and held.type in BY_TYPE:
             optional = BY_TYPE[held.type].optional
             kept = {
-                name: _pairs(value)
+                name: plain_value(value) if name == "gemlite_kwargs" else value
                 for name, value in held.fields.items()
                 if value is not None or name not in optional
             }
             record = record.set(**{field: Nested(held.type, held.version, FrozenMap(kept))})
     return record
-
-
-def _pairs(value: Value) -> Value:
-    if isinstance(value, Nested) and value.type == "pickle.builtins.dict":
-        return tuple((name, repr(inner)) for name, inner in value.fields.items())
-    return value
 
 
 FORMS = (
