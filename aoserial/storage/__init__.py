@@ -16,7 +16,7 @@ from aoserial.storage.part import (
     nbytes,
 )
 from aoserial.storage.sniff import detect, looks_like
-from aoserial.storage.source import Identity, Source
+from aoserial.storage.source import Source
 
 __all__ = [
     "Part",
@@ -36,7 +36,6 @@ __all__ = [
     "dtype_name",
     "torch_dtype",
     "Source",
-    "Identity",
     "Closing",
     "detect",
     "looks_like",

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from aoserial.errors import ChangedWhileReadingError, MissingFileError, PathError
 from aoserial.storage.closing import Closing
@@ -22,17 +22,8 @@ _NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" el
 _MAPPING: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 
 
-class Identity(NamedTuple):
-    """What tells one state of one file from another."""
-
-    device: int
-    inode: int
-    size: int
-    mtime_ns: int
-
-
 class Source(Closing):
-    """A regular file opened for reading, and the state it was in at that moment.
+    """A regular file opened for reading; `size` is what it had at that moment, in bytes.
 
     With `mapped`, tensors lie in one private mapping of the file: reading costs no memory of its
     own, writing to a tensor never reaches the file, and a tensor outlives `close()`. Should
@@ -41,9 +32,9 @@ class Source(Closing):
     raises instead.
     """
 
-    def __init__(self, path: str, descriptor: int, identity: Identity, *, mapped: bool) -> None:
+    def __init__(self, path: str, descriptor: int, size: int, *, mapped: bool) -> None:
         self.path = path
-        self.identity = identity
+        self.size = size
         self.mapped = mapped
         self._descriptor: int | None = descriptor
         self._mapping: mmap.mmap | None = None
@@ -74,15 +65,10 @@ class Source(Closing):
                 raise PathError(
                     f"this is {kind_of(status.st_mode)}, not a regular file", errno=errno.EINVAL
                 ).locate(file=path)
-            return cls(path, descriptor, _identity(status), mapped=mapped)
+            return cls(path, descriptor, status.st_size, mapped=mapped)
         except BaseException:
             os.close(descriptor)
             raise
-
-    @property
-    def size(self) -> int:
-        """Bytes in the file when it was opened."""
-        return self.identity.size
 
     @property
     def descriptor(self) -> int:
@@ -149,14 +135,6 @@ class Source(Closing):
             self.pread_into(start, piece)
             yield piece
 
-    def check_unchanged(self) -> None:
-        """Raises `ChangedWhileReadingError` if the open file was written to or cut.
-
-        A file renamed over this one is no change: what is open here stays what it was.
-        """
-        if _identity(os.fstat(self.descriptor)) != self.identity:
-            raise self._changed()
-
     def close(self) -> None:
         """Closes the descriptor. Tensors already handed out keep the mapping they lie in alive."""
         # Never mapping.close(): torch.frombuffer holds the mmap object but not a buffer export, so
@@ -184,10 +162,10 @@ class Source(Closing):
         ).locate(file=self.path)
 
     def _changed(self) -> ChangedWhileReadingError:
-        now = _identity(os.fstat(self.descriptor))
-        what = f"{self.size} bytes then, {now.size} now" if now.size != self.size else "edited"
+        now = os.fstat(self.descriptor).st_size
         return ChangedWhileReadingError(
-            f"the file changed while it was being read ({what}); what was read is not to be trusted"
+            f"the file changed while it was being read ({self.size} bytes then, {now} now); what "
+            "was read is not to be trusted"
         ).locate(file=self.path)
 
 
@@ -201,10 +179,6 @@ def kind_of(mode: int) -> str:
         stat.S_IFBLK: "a block device",
     }
     return kinds.get(stat.S_IFMT(mode), "something unknown")
-
-
-def _identity(status: os.stat_result) -> Identity:
-    return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _reason(error: OSError | ValueError) -> str:

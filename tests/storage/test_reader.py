@@ -22,7 +22,7 @@ from aoserial.errors import (
     PathError,
     UnknownNameError,
 )
-from aoserial.storage import DTYPES, Source
+from aoserial.storage import DTYPES
 from aoserial.storage.safetensors import SafetensorsFile
 
 MODES = pytest.mark.parametrize("mapped", [True, False], ids=["mapped", "pread"])
@@ -219,8 +219,6 @@ def test_a_file_that_shrinks_raises_instead_of_killing_when_not_mapped(saved):
         os.truncate(saved, saved.stat().st_size - 4)
         with pytest.raises(ChangedWhileReadingError, match="bytes then"):
             file.tensors(file.names)
-        with pytest.raises(ChangedWhileReadingError):
-            file.source.check_unchanged()
 
 
 def test_a_file_that_shrinks_before_it_is_mapped_raises(saved):
@@ -228,20 +226,6 @@ def test_a_file_that_shrinks_before_it_is_mapped_raises(saved):
         os.truncate(saved, 10)
         with pytest.raises(ChangedWhileReadingError):
             file.tensors(file.names)
-
-
-def test_an_edit_is_noticed_and_a_rename_over_the_file_is_none(saved, tmp_path):
-    with Source.open(saved) as source:
-        source.check_unchanged()
-        other = tmp_path / "other"
-        other.write_bytes(b"other")
-        other.replace(saved)
-        source.check_unchanged()
-    with Source.open(saved) as source:
-        saved.write_bytes(b"again")
-        os.utime(saved, ns=(1, 1))
-        with pytest.raises(ChangedWhileReadingError, match="edited"):
-            source.check_unchanged()
 
 
 def test_a_closed_file_says_so(saved):
