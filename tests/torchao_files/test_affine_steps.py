@@ -368,3 +368,19 @@ def test_what_was_observed_is_lost_and_said_to_be():
     outcome = Upgrader().upgrade(identify(record))
     assert [step.lossy for step in outcome.lossy] == ["what was observed so far"]
     assert list(outcome.record.parts) == ["weight"]
+
+
+def test_codes_that_stand_for_odd_halves_are_read():
+    codes = torch.arange(32, dtype=torch.int8).reshape(4, 8) % 4 - 2
+    parts = {"int_data": codes, "scale": SCALE, "zero_point": torch.full((4,), -0.5)}
+    record = raw(
+        "torchao.prototype.parq.quant.quant_api.StretchedAffineQuantizedTensor",
+        {f"tensor_impl.{name}": tensor for name, tensor in parts.items()},
+        tensor_impl=objekt(f"{UINTX}.q_dq_layout.QDQTensorImpl"),
+        block_size=(1, 8),
+        quant_min=-1.5,
+        quant_max=1.5,
+        zero_point_domain=Symbol(DOMAIN, "2"),
+    )
+    assert upgraded(record).attributes["bit_width"] == 2
+    assert torch.equal(values(record), (codes + 0.5) * SCALE[:, None])

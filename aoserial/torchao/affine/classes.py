@@ -6,7 +6,12 @@ from aoserial.record import Record
 from aoserial.schema import EnumSchema, FrozenMap, Nested
 from aoserial.torchao.affine.impls import BY_TYPE
 from aoserial.torchao.affine.layouts import EXPERIMENTAL, OLD, PACKED_LINEAR, PROTOTYPE, UINTX
-from aoserial.torchao.affine.schemas import MARLIN_QQQ_GROUPED_TENSOR, MARLIN_QQQ_TENSOR, TYPE
+from aoserial.torchao.affine.schemas import (
+    MARLIN_QQQ_GROUPED_TENSOR,
+    MARLIN_QQQ_TENSOR,
+    STRETCHED_TENSOR,
+    TYPE,
+)
 from aoserial.torchao.forms import Form, PickledEnum, PickledType
 from aoserial.torchao.training import plain_value
 
@@ -145,6 +150,11 @@ FORMS = (
 )
 
 CLASSES = (
+    PickledType(
+        type=STRETCHED_TENSOR.type,
+        paths=("torchao.prototype.parq.quant.quant_api.StretchedAffineQuantizedTensor",),
+        forms=(Form(version=1, releases="0.13", has=("tensor_impl",), adapt=_tidied),),
+    ),
     PickledType(
         type=TYPE,
         paths=(

@@ -77,4 +77,16 @@ MARLIN_QQQ_GROUPED_TENSOR = Schema(
     doc="MarlinQQQTensor of torchao 0.7 to 0.15 with a scale for each group, too",
 )
 
-SCHEMAS = (AFFINE_QUANTIZED_TENSOR, MARLIN_QQQ_TENSOR, MARLIN_QQQ_GROUPED_TENSOR)
+STRETCHED_TENSOR = Schema(
+    type="torchao.StretchedAffineQuantizedTensor",
+    version=1,
+    fields=(*_held_in("tensor_impl"), *_QUANTIZED, *SETTINGS),
+    doc="torchao 0.13 (PARQ): zero points between codes, quant_max = 2**(b-1) - 0.5",
+)
+
+SCHEMAS = (
+    AFFINE_QUANTIZED_TENSOR,
+    MARLIN_QQQ_TENSOR,
+    MARLIN_QQQ_GROUPED_TENSOR,
+    STRETCHED_TENSOR,
+)
