@@ -384,3 +384,30 @@ def test_codes_that_stand_for_odd_halves_are_read():
     )
     assert upgraded(record).attributes["bit_width"] == 2
     assert torch.equal(values(record), (codes + 0.5) * SCALE[:, None])
+
+
+def test_tiles_of_experts_are_undone_one_by_one():
+    torch.manual_seed(0)
+    packed = torch.randint(-(2**31), 2**31 - 1, (2, 1, 2, 32, 2), dtype=torch.int32)
+    both = torch.rand(2, 4, 8, 2)
+
+    def tiles(packed, both, *lead):
+        impl = objekt(
+            f"{UINTX}.tensor_core_tiled_layout.TensorCoreTiledAQTTensorImpl",
+            transposed=False,
+            _layout=objekt(f"{UINTX}.tensor_core_tiled_layout.TensorCoreTiledLayout"),
+        )
+        return raw(
+            AQT,
+            {"tensor_impl.packed_weight": packed, "tensor_impl.scale_and_zero": both},
+            shape=(*lead, 6, 128),
+            tensor_impl=impl,
+            block_size=(*(1 for _ in lead), 1, 32),
+            quant_min=0,
+            quant_max=15,
+            zero_point_domain=Symbol(DOMAIN, "2"),
+        )
+
+    together = values(tiles(packed, both, 2))
+    for expert in range(2):
+        assert torch.equal(together[expert], values(tiles(packed[expert], both[expert])))

@@ -49,7 +49,7 @@ def unpack_tiles(record: Record) -> Record:
     return (
         _to_ours(record, "float")
         .drop("scale_and_zero")
-        .put(qdata=untiled(packed, rows, columns), scale=scale, zero_point=zero_point)
+        .put(qdata=untiled(packed, record.shape), scale=scale, zero_point=zero_point)
     )
 
 
@@ -107,43 +107,49 @@ def _signed_to_unsigned(packed: torch.Tensor) -> torch.Tensor:
     return packed.view(torch.uint8) ^ 0x88
 
 
-def untiled(packed: Part, rows: int, columns: int) -> Part:
-    """Codes uint8 [N, K/2], even k in the low nibble, of tinygemm's tiles; padding is cut.
+def untiled(packed: Part, shape: Shape) -> Part:
+    """Codes uint8 [..., N, K/2], even k in the low nibble, of tinygemm's tiles; padding is cut.
 
     Args:
-        packed: int32 [N/8, K/(32 J), 32, J], J = inner_k_tiles / 2: 1, 2 or 4.
+        packed: int32 [..., N/8, K/(32 J), 32, J], J = inner_k_tiles / 2: 1, 2 or 4.
+        shape: logical, [..., N, K].
 
     Raises:
         FieldError: no tiles, or too few.
     """
-    if packed.dtype != "int32" or len(packed.shape) != 4 or packed.shape[2] != 32:
-        raise FieldError(f"{describe(packed)} are no tiles: expected int32 [N/8, K/(32 J), 32, J]")
-    if packed.shape[0] * 8 < rows or packed.shape[1] * packed.shape[3] * 32 < columns:
+    *lead, rows, columns = shape
+    *outer, row_tiles, column_tiles, lanes, inner = (
+        packed.shape if len(packed.shape) > 3 else [0] * 4
+    )
+    if packed.dtype != "int32" or outer != lead or lanes != 32:
         raise FieldError(
-            f"{packed.shape[0]} x {packed.shape[1]} tiles hold less than the shape says"
+            f"{describe(packed)} are no tiles: expected int32 [..., N/8, K/(32 J), 32, J]"
         )
+    if row_tiles * 8 < rows or column_tiles * inner * 32 < columns:
+        raise FieldError(f"{row_tiles} x {column_tiles} tiles hold less than the shape says")
 
     def codes_of(tiles: torch.Tensor) -> torch.Tensor:
-        return _untile(tiles)[:rows, : columns // 2].contiguous()
+        return _untile(tiles)[..., :rows, : columns // 2].contiguous()
 
-    return compute(codes_of, packed, dtype="uint8", shape=(rows, columns // 2))
+    return compute(codes_of, packed, dtype="uint8", shape=(*lead, rows, columns // 2))
 
 
-def split_scale_and_zero(both: Part, shape: tuple[int, int]) -> tuple[Part, Part]:
-    """Scales and zero points [N, G] of `both` [G, N, 2], which may be padded as tiles are.
+def split_scale_and_zero(both: Part, shape: Shape) -> tuple[Part, Part]:
+    """Scales and zero points [..., N, G] of `both` [..., G, N, 2], which may be padded like tiles.
 
     Raises:
-        FieldError: there are fewer than `shape`, [N, G], says.
+        FieldError: there are fewer than `shape`, [..., N, G], says.
     """
-    rows, groups = shape
-    if len(both.shape) != 3 or both.shape[0] < groups or both.shape[1] < rows or both.shape[2] != 2:
+    *lead, rows, groups = shape
+    *outer, held, across, pair = both.shape if len(both.shape) > 2 else [0] * 3
+    if outer != lead or held < groups or across < rows or pair != 2:
         raise FieldError(
             f"{describe(both)} are no scales and zero points of {groups} groups and {rows} rows"
         ).locate(field="scale_and_zero")
 
     def column(which: int) -> Part:
         def take(tensor: torch.Tensor) -> torch.Tensor:
-            return tensor[:groups, :rows, which].t().contiguous()
+            return tensor[..., :groups, :rows, which].transpose(-2, -1).contiguous()
 
         return compute(take, both, dtype=both.dtype, shape=shape)
 
@@ -151,18 +157,18 @@ def split_scale_and_zero(both: Part, shape: tuple[int, int]) -> tuple[Part, Part
 
 
 def _untile(tiles: torch.Tensor) -> torch.Tensor:
-    """Bytes of codes [N, K/2], even k in the low nibble, of tiles int32 [N/8, K/(32 J), 32, J].
+    """Bytes of codes [..., N, K/2], even k in the low nibble, of tiles as `untiled` has them.
 
     Lane t of a tile holds row t // 4. Its int32 number j stands for 16 bytes of the row, of which
     it has bytes t % 4 + 4 i for i from 0 to 3: nibbles 0 to 3 are their even k, 4 to 7 their odd.
     """
     import torch  # torch-free module
 
-    row_tiles, column_tiles = tiles.shape[:2]
-    lanes = tiles.view(row_tiles, column_tiles, 8, 4, -1)
+    *lead, row_tiles, column_tiles, _, inner = tiles.shape
+    lanes = tiles.reshape(-1, row_tiles, column_tiles, 8, 4, inner)
     of_byte = [(lanes >> 4 * i & 15) | (lanes >> 16 + 4 * i & 15) << 4 for i in range(4)]
-    whole = torch.stack(of_byte, dim=-1).to(torch.uint8)  # [NT, KT, row, t % 4, j, i]
-    return whole.permute(0, 2, 1, 4, 5, 3).reshape(row_tiles * 8, -1)
+    whole = torch.stack(of_byte, dim=-1).to(torch.uint8)  # [., NT, KT, row, t % 4, j, i]
+    return whole.permute(0, 1, 3, 2, 5, 6, 4).reshape(*lead, row_tiles * 8, -1)
 
 
 def _matrix(record: Record) -> tuple[int, int]:

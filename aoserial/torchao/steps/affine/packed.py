@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from aoserial.errors import FieldError
 from aoserial.record import Record
-from aoserial.schema.shapes import blocks
-from aoserial.storage import Part, compute, describe
+from aoserial.storage import Part, Shape, compute, describe
 from aoserial.torchao.steps.affine.view import Affine, zero_domain
 from aoserial.torchao.steps.int4 import rows_first, split_scale_and_zero, untiled
 from aoserial.torchao.steps.int4_cpu import unpack_int4_cpu
@@ -44,8 +44,7 @@ def read_tiles(tensor: Affine, *, int4_cpu_isa: str | None) -> Record:
     packed = tensor.parts["packed_weight"]
     if len(packed.shape) == 2:
         return read_int4_cpu(tensor, int4_cpu_isa=int4_cpu_isa)
-    rows, columns = _even(tensor)
-    return _tinygemm(tensor, untiled(packed, rows, columns))
+    return _tinygemm(tensor, untiled(packed, _even(tensor)))
 
 
 def read_int4_cpu(tensor: Affine, *, int4_cpu_isa: str | None) -> Record:
@@ -65,13 +64,13 @@ def read_int4_xpu(tensor: Affine) -> Record:
     Zero points are tinygemm's, or int8 in codes. No file of it is at hand; the order is that of
     Int4PlainInt32Tensor, which the same operator packed (torchao 0.14, int4_plain_int32_tensor.py).
     """
-    rows, columns = _even(tensor)
+    *lead, columns = _even(tensor)
     packed = tensor.parts["packed_weight"]
-    if packed.nbytes * 2 != rows * columns:
-        raise FieldError(f"{describe(packed)} is not {rows} x {columns} codes").locate(
+    if packed.nbytes * 2 != math.prod(tensor.shape):
+        raise FieldError(f"{describe(packed)} is not {list(tensor.shape)} codes").locate(
             field="tensor_impl.packed_weight"
         )
-    codes = packed.view("uint8", (rows, columns // 2))
+    codes = packed.view("uint8", (*lead, columns // 2))
     if "scale_and_zero" in tensor.parts:
         return _tinygemm(tensor, codes)
     if {"scale", "zero"} - tensor.parts.keys() or tensor.domain == "FLOAT":
@@ -89,12 +88,12 @@ def read_cutlass_int4(tensor: Affine) -> Record:
 
     Proved by fixtures/torchao-0.8.0/int8da_int4w_cutlass and torchao-0.10.0/int4da_int4w_cutlass.
     """
-    rows, columns = _even(tensor)
+    *lead, columns = _even(tensor)
     codes = tensor.parts["int_data"]
-    if codes.dtype != "int8" or codes.shape != (rows, columns // 2):
-        raise FieldError(f"is {describe(codes)}, expected int8[{rows}, {columns // 2}]").locate(
-            field="tensor_impl.int_data"
-        )
+    if codes.dtype != "int8" or codes.shape != (*lead, columns // 2):
+        raise FieldError(
+            f"is {describe(codes)}, expected int8 with half of the columns of {list(tensor.shape)}"
+        ).locate(field="tensor_impl.int_data")
     parts = {
         "qdata": compute(_unsigned, codes, dtype="uint8", shape=codes.shape),
         "scale": tensor.of_blocks("scale"),
@@ -134,10 +133,8 @@ def _tinygemm(tensor: Affine, codes: Part) -> Record:
         )
     if tensor.limits((0, 15)) != (0, 15):
         raise FieldError("are not 0 and 15").locate(field="quant_min and quant_max")
-    rows, columns = tensor.matrix
-    block: tuple[int, ...] = (1, tensor.group_size)
-    groups = blocks((rows, columns), {"block_size": block})[1]
-    scale, zero_point = split_scale_and_zero(tensor.parts["scale_and_zero"], (rows, groups))
+    tensor.group_size  # noqa: B018 - checks that scales are of groups in rows
+    scale, zero_point = split_scale_and_zero(tensor.parts["scale_and_zero"], tensor.blocks)
     return tensor.become(
         "Int4Tensor",
         {"qdata": codes, "scale": scale, "zero_point": zero_point},
@@ -146,13 +143,13 @@ def _tinygemm(tensor: Affine, codes: Part) -> Record:
     )
 
 
-def _even(tensor: Affine) -> tuple[int, int]:
-    rows, columns = tensor.matrix
-    if columns % 2:
-        raise FieldError(f"is {list(tensor.shape)}, but two codes share a byte").locate(
-            field="shape"
-        )
-    return rows, columns
+def _even(tensor: Affine) -> Shape:
+    """The shape, of two dimensions or more, its last length even."""
+    if len(tensor.shape) < 2 or tensor.shape[-1] % 2:
+        raise FieldError(
+            f"is {list(tensor.shape)}, expected [..., N, K] with even K, as two codes share a byte"
+        ).locate(field="shape")
+    return tensor.shape
 
 
 def _unsigned(packed: torch.Tensor) -> torch.Tensor:

@@ -73,7 +73,7 @@ def leave_first_int4(record: Record, *, int4_cpu_isa: str | None) -> Record:
         raise FieldError(f"is {group!r:.40}, expected a positive length").locate(field="groupsize")
     packed = record.parts["int_data"]
     if packed.dtype == "int32":
-        codes = untiled(packed, rows, columns)
+        codes = untiled(packed, record.shape)
     else:
         codes = unpack_int4_cpu(packed, (rows, columns), int4_cpu_isa or "default")
     both = record.parts["scales_and_zeros"]
