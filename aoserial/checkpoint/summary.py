@@ -11,7 +11,7 @@ from aoserial.checkpoint.archives import Archive, open_archive
 from aoserial.checkpoint.contents import quiet_upgrader
 from aoserial.errors import AoserialError, locating
 from aoserial.migrations import Upgrader, spell
-from aoserial.record import Group, Record
+from aoserial.record import Era, Group, Record, shared
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +27,8 @@ class TypeSummary:
         weights: of elements, all tensors together.
         nbytes: of their parts.
         problem: why these tensors would not load, empty when they would.
+        era: the releases among which all of them were written, and what says so; None where the
+            file has versions, and where nothing tells.
     """
 
     type: str
@@ -37,6 +39,7 @@ class TypeSummary:
     weights: int
     nbytes: int
     problem: str = ""
+    era: Era | None = None
 
     @property
     def bits_per_weight(self) -> float:
@@ -58,6 +61,7 @@ class Summary:
         ties: count of names that share another's tensor.
         trail: what migrations were run on the file.
         metadata: the file's other metadata.
+        era: the releases among which the whole file was written, where its tensors tell and agree.
     """
 
     path: str
@@ -70,6 +74,7 @@ class Summary:
     ties: int
     trail: tuple[dict[str, object], ...]
     metadata: dict[str, str] = field(default_factory=dict)
+    era: Era | None = None
 
     @property
     def count(self) -> int:
@@ -98,6 +103,7 @@ def inspect(path: str | os.PathLike[str]) -> Summary:
             ties=len(catalog.ties),
             trail=tuple(catalog.trail),
             metadata=catalog.metadata,
+            era=shared(group.era for group in catalog.groups),
         )
 
 
@@ -109,6 +115,7 @@ def _quantized(groups: Iterable[Group], upgrader: Upgrader) -> list[TypeSummary]
         becomes, problem = _future(group, upgrader)
         key = (record.type, record.version, becomes, problem)
         so_far = rows.get(key)
+        era = group.era if so_far is None else shared([so_far.era, group.era])
         count = len(group.members)
         rows[key] = TypeSummary(
             type=record.type,
@@ -119,6 +126,7 @@ def _quantized(groups: Iterable[Group], upgrader: Upgrader) -> list[TypeSummary]
             weights=count * math.prod(record.shape) + (so_far.weights if so_far else 0),
             nbytes=count * record.nbytes + (so_far.nbytes if so_far else 0),
             problem=problem,
+            era=era,
         )
     return list(rows.values())
 

@@ -56,7 +56,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], right: str =
 
 def summary(found: Summary) -> None:
     say(found.path, bold=True)
-    writer = found.writer or "not recorded"
+    told = f"{found.era}, by its fields" if found.era else "not recorded"
+    writer = found.writer or told
     say(f"{found.format}, {size(found.file_bytes)}, metadata: {found.layout}, writer: {writer}")
     rows = [
         (
@@ -77,6 +78,8 @@ def summary(found: Summary) -> None:
     for step in found.trail:
         say(_trail_line(step))
     for row in found.types:
+        if row.era:
+            say(f"{row.era}: {row.type}@{row.version} {'; '.join(row.era.evidence)}")
         if row.problem:
             say(f"{row.type}@{row.version}: {row.problem}")
 

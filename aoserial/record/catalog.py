@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aoserial.errors import AoserialError
+from aoserial.record.era import Era
 from aoserial.record.record import Record
 from aoserial.schema import FrozenMap
 from aoserial.storage import Shape, SlotPart
@@ -34,12 +35,14 @@ class Group:
         fingerprint: of the schema they were written with; None where the writer kept none.
         members: name → the keys of its parts, in the order of `template.parts`.
         fault: why the fields of its records could not be understood.
+        era: in which they were written, where only their fields tell; None where nothing does.
     """
 
     template: Record
     fingerprint: str | None
     members: dict[str, tuple[str, ...]]
     fault: AoserialError | None = None
+    era: Era | None = None
 
 
 @dataclass(kw_only=True)

@@ -22,7 +22,7 @@ from aoserial.errors import (
     locating,
     raise_all,
 )
-from aoserial.record import Catalog, Group, key_prefix, template
+from aoserial.record import Catalog, Era, Group, key_prefix, shared, template
 from aoserial.record.fields import (
     ARRAY,
     OBJECT,
@@ -37,9 +37,12 @@ from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.schema.values import MAX_DEPTH
 from aoserial.storage import Shape
 from aoserial.storage.safetensors import Entry
+from aoserial.torchao.eras import PROGRAM, eras_of_fields, eras_of_values
 from aoserial.torchao.types import WRITTEN, Parts, Written
 
 NAMES_KEY = "tensor_names"
+_OF_0_14 = Era(program=PROGRAM, first="0.14", last="0.14", evidence=("lacks _tensor_data_names",))
+_SINCE_0_15 = Era(program=PROGRAM, first="0.15", evidence=("has _tensor_data_names",))
 
 _Parts = tuple[tuple[str, str, Shape], ...]  # name, dtype, shape of each part: what records share
 
@@ -140,7 +143,6 @@ def decode_layout(
     groups = [
         _group(descriptions[text], signature, named) for (text, signature), named in members.items()
     ]
-    old = any(one.parts is None for one in descriptions.values())
     described = {NAMES_KEY, *names}
     kept = {key: text for key, text in metadata.items() if key not in described}
     return Catalog(
@@ -149,7 +151,6 @@ def decode_layout(
         plain=plain,
         pending=pending,
         metadata=kept,
-        writer=f"torchao {'0.14' if old else '≥ 0.15'}",
     )
 
 
@@ -197,6 +198,7 @@ def _group(description: _Description, held: _Parts, named: dict[str, tuple[str, 
     written = WRITTEN.get(description.kind)
     parts = {name: (dtype, shape) for name, dtype, shape in held}
     attributes = description.attributes
+    eras = [_OF_0_14 if description.parts is None else _SINCE_0_15]
     with locating(name=next(iter(named))):
         record = template(
             type=f"torchao.{description.kind}",
@@ -206,7 +208,12 @@ def _group(description: _Description, held: _Parts, named: dict[str, tuple[str, 
             attributes=attributes,
             parts=parts,
         )
-    return Group(template=record, fingerprint=None, members=named)
+    if written is not None:
+        why = f"the layout has {description.kind} since {written.since}"
+        eras += [Era(program=PROGRAM, first=written.since, evidence=(why,))]
+        eras += eras_of_fields(written.schema, {*attributes, *parts}, "attribute")
+        eras += eras_of_values(attributes.values())
+    return Group(template=record, fingerprint=None, members=named, era=shared(eras))
 
 
 def _shape(written: Written | None, parts: Parts, attributes: FrozenMap) -> Shape:

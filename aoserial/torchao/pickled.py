@@ -8,12 +8,14 @@ forms of a type are told apart, since no file says which release wrote it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from aoserial.errors import EraError
-from aoserial.record import Record
+from aoserial.record import Era, Record, shared
 from aoserial.record.pickled import PREFIX
 from aoserial.schema import REGISTRY, FrozenMap, Nested, Schema, Symbol, Value
 from aoserial.torchao.classes import CLASSES, ENUMS, OBJECTS
+from aoserial.torchao.eras import era_of_form, eras_of_fields, eras_of_values
 from aoserial.torchao.forms import Form, PickledEnum, PickledObject, PickledType
 from aoserial.torchao.wrapping import inner_of, inside
 
@@ -25,7 +27,25 @@ _OBJECTS: dict[str, PickledObject] = {
 _ENUMS: dict[str, PickledEnum] = {PREFIX + path: kind for kind in ENUMS for path in kind.paths}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Identified:
+    """A record of torchao's type, and when it was written.
+
+    Attributes:
+        era: None where what the fields say does not go together.
+    """
+
+    record: Record
+    era: Era | None
+
+
 def identify(raw: Record) -> Record | None:
+    """`identify_with_era` without the era."""
+    found = identify_with_era(raw)
+    return None if found is None else found.record
+
+
+def identify_with_era(raw: Record) -> Identified | None:
     """The record of torchao's type that a raw record is, its parts the same in the same order.
 
     Returns:
@@ -53,7 +73,12 @@ def identify(raw: Record) -> Record | None:
     )
     record = form.adapt(record)
     schema = REGISTRY.schema(record.type, record.version)
-    return record if schema is None else _fitted(record, schema)
+    eras = [era_of_form(form, schema), *translation.eras, *eras_of_values(attributes.values())]
+    if schema is not None:
+        record = _fitted(record, schema)
+        held = {*raw.attributes, *raw.parts, *record.attributes, *record.parts}
+        eras += eras_of_fields(schema, held, "attribute tensor")
+    return Identified(record=record, era=shared(eras))
 
 
 def _form(kind: PickledType, raw: Record) -> Form:
@@ -99,12 +124,14 @@ class _Translation:
 
     Attributes:
         unknown: the raw types of tensors inside this one that no table has.
+        eras: in which the tensors inside this one were written.
     """
 
     def __init__(self, form: Form, raw: Record) -> None:
         self._enums = form.enums
         self._raw = raw
         self.unknown: list[str] = []
+        self.eras: list[Era | None] = []
 
     def fields(self, fields: Mapping[str, Value], path: str = "") -> dict[str, Value]:
         return {name: self.value(value, path + name) for name, value in fields.items()}
@@ -151,8 +178,9 @@ class _Translation:
             attributes=FrozenMap(fields),
             parts=inside(self._raw.parts, path),
         )
-        found = identify(raw)
+        found = identify_with_era(raw)
         if found is None:
             self.unknown.append(nested.type)
             return nested
-        return inner_of(found)
+        self.eras.append(found.era)
+        return inner_of(found.record)

@@ -200,11 +200,13 @@ class Written:
         schema: of its form there.
         shape: of its parts' dtypes and shapes and its attributes, the logical shape.
         dtype: where the logical dtype is: an attribute, or a part whose dtype it is.
+        since: the first release that took the type into the layout, later than it had the type.
     """
 
     schema: Schema
     shape: Callable[[Parts, Attributes], Value]
     dtype: str
+    since: str = "0.14"
 
 
 # by class name; the layout names no module
@@ -212,13 +214,13 @@ WRITTEN: dict[str, Written] = {
     written.schema.type.removeprefix("torchao."): written
     for written in (
         Written(FLOAT8_TENSOR, _shape_of_codes, "dtype"),
-        Written(INT8_TENSOR, _shape_of_codes, "dtype"),
+        Written(INT8_TENSOR, _shape_of_codes, "dtype", since="0.16"),
         Written(INT4_TENSOR, _shape_attribute, "scale"),
         Written(INT4_TILE_PACKED_TENSOR, _shape_attribute, "scale_and_zero"),
-        Written(INT4_PLAIN_INT32_TENSOR, _shape_attribute, "scale"),
+        Written(INT4_PLAIN_INT32_TENSOR, _shape_attribute, "scale", since="0.16"),
         Written(INTX_TENSOR, _shape_of_codes, "dtype"),
-        Written(MX_TENSOR, _shape_of_mx, "orig_dtype"),
-        Written(NVFP4_TENSOR, _shape_of_packed_codes, "orig_dtype"),
+        Written(MX_TENSOR, _shape_of_mx, "orig_dtype", since="0.17"),
+        Written(NVFP4_TENSOR, _shape_of_packed_codes, "orig_dtype", since="0.17"),
     )
 }
 

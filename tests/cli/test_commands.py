@@ -43,7 +43,8 @@ def test_inspect_shows_types_versions_counts_bytes_and_what_would_migrate(capsys
         "8.50",
         "aoserial.Float8Tensor@1",
     ]
-    assert "writer: torchao" in shown
+    assert "writer: torchao 0.15 and later, by its fields" in shown
+    assert "torchao 0.15 and later: torchao.Float8Tensor@2 has _tensor_data_names" in shown
 
 
 def test_inspect_as_json_is_for_machines(path, capsys):

@@ -27,6 +27,14 @@ def pickled_cases(*names: str) -> Iterator[Path]:
                 yield path.parent
 
 
+def all_files() -> Iterator[Path]:
+    """Every model.safetensors and model.pt."""
+    more = os.environ.get("AOSERIAL_FIXTURES")
+    for root in (FIXTURES, Path(more)) if more else (FIXTURES,):
+        for suffix in ("safetensors", "pt"):
+            yield from sorted(root.glob(f"torchao-*/*/model.{suffix}"))
+
+
 def case_id(path: Path) -> str:
     return f"{path.parent.name}-{path.name}"
 

@@ -19,7 +19,7 @@ from aoserial.storage.pickle import (
     TensorSubclass,
     WrapperSubclass,
 )
-from aoserial.torchao.pickled import identify
+from aoserial.torchao.pickled import identify_with_era
 
 if TYPE_CHECKING:
     import torch
@@ -47,9 +47,12 @@ class PickleArchive(Archive):
         """The catalog, its groups of torchao's types told by their fields."""
         for group in self._found.catalog.groups:
             try:
-                group.template = identify(group.template) or group.template
+                found = identify_with_era(group.template)
             except EraError as fault:
                 group.fault = fault
+                continue
+            if found is not None:
+                group.template, group.era = found.record, found.era
         return self._found.catalog
 
     def tensors(self, keys: Sequence[str]) -> list[torch.Tensor]:
