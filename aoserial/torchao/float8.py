@@ -1,6 +1,6 @@
-"""torchao's float8 weights as it pickled them, but for those of AffineQuantizedTensor. Torch-free.
+"""torchao's float8 weights as it wrote them, but for those of AffineQuantizedTensor. Torch-free.
 
-Forms that files of safetensors have too are in `types`. Training's tensors, of which one was called
+Training's tensors, of which one was called
 Float8Tensor as well, have other paths and are others. Sources: class bodies of each release.
 """
 
@@ -32,7 +32,16 @@ _SETTINGS = (
     ),
 )
 
-FLOAT8_TENSORS = (
+_DTYPE = optional_attribute("dtype", "dtype?", None)
+
+FLOAT8_TENSOR = Schema(
+    type="torchao.Float8Tensor",
+    version=2,
+    fields=(tensor("qdata"), tensor("scale"), *_SETTINGS, _DTYPE),
+    doc="torchao 0.14 and later",
+)
+
+OLDER = (
     Schema(
         type="torchao.Float8Tensor",
         version=1,
@@ -42,7 +51,7 @@ FLOAT8_TENSORS = (
             *_SETTINGS,
             optional_attribute("hp_value_lb", "float?", None),
             optional_attribute("hp_value_ub", "float?", None),
-            optional_attribute("dtype", "dtype?", None),
+            _DTYPE,
         ),
         doc="torchao 0.13",
     ),
@@ -55,7 +64,7 @@ _PROTOTYPE_FIELDS = (
     tensor("scale"),
     optional_tensor("act_quant_scale", doc="makes the activation's quantization static"),
     *_SETTINGS,
-    optional_attribute("dtype", "dtype?", None),
+    _DTYPE,
     optional_tensor("output_act_quant_scale"),
     optional_attribute("output_act_quant_kwargs", _KWARGS, None),
 )

@@ -11,7 +11,7 @@ from support.raw import instance, member, raw, upgraded
 from aoserial.errors import EraError, OpaqueBytesError
 from aoserial.migrations import STEPS
 from aoserial.schema import REGISTRY
-from aoserial.torchao import float8, integers, microscaling, settings
+from aoserial.torchao import float8, integers, mx, nvfp4, settings
 from aoserial.torchao.classes import CLASSES, ENUMS, OBJECTS
 from aoserial.torchao.opaque import OPAQUE
 from aoserial.torchao.pickled import identify
@@ -47,7 +47,7 @@ def test_every_form_that_the_tables_name_is_declared_and_has_a_step():
 
 
 def test_every_helper_of_an_inference_weight_is_declared():
-    rows = [row for family in (float8, integers, microscaling, settings) for row in family.OBJECTS]
+    rows = [row for family in (float8, integers, mx, nvfp4, settings) for row in family.OBJECTS]
     names = {name for row in rows for name in (row.type, *row.older.values())}
     assert names <= REGISTRY.types.keys()
     assert {row.type for row in ENUMS} <= REGISTRY.enums.keys()

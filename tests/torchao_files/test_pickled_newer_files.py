@@ -16,11 +16,11 @@ from support.cases import FIXTURES, case_id, described
 from support.tensors import same_bytes
 
 import aoserial
-from aoserial.torchao import float8, integers, microscaling, opaque
+from aoserial.torchao import float8, int4, integers, mx, nvfp4, opaque
 
 PATHS = {
     path
-    for family in (float8, integers, microscaling, opaque)
+    for family in (float8, int4, integers, mx, nvfp4, opaque)
     for row in family.CLASSES
     for path in row.paths
 }

@@ -10,7 +10,7 @@ from aoserial.migrations import migration
 from aoserial.record import Record
 from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.storage import Part, compute
-from aoserial.torchao.microscaling import MX_KWARGS_0_13
+from aoserial.torchao.mx import MX_KWARGS_0_13
 from aoserial.torchao.steps.fp4 import to_our_nvfp4
 
 if TYPE_CHECKING:

@@ -1,8 +1,4 @@
-"""MXTensor and NVFP4Tensor as torchao pickled them up to 0.15, and where it had them. Torch-free.
-
-The newest forms, which files of safetensors have too, are in `types`. Sources: class bodies of each
-release; fixtures/torchao-<release>/mx_* and nvfp4*.
-"""
+"""MXTensor as torchao wrote it, and what is in it. Torch-free."""
 
 from __future__ import annotations
 
@@ -14,24 +10,16 @@ from aoserial.schema import (
     Symbol,
     attribute,
     optional_attribute,
-    optional_tensor,
     tensor,
 )
 from aoserial.torchao.forms import Form, PickledEnum, PickledObject, PickledType
 
-_PATH = "torchao.prototype.mx_formats"
+MX_FORMATS = "torchao.prototype.mx_formats"
 
 ENUM_SCHEMAS = (
     EnumSchema(
         type="torchao.MXGemmKernelChoice",
         symbols={"EMULATED": "0.9 to 0.14", "CUTLASS": "0.9 to 0.14", "CUBLAS": "0.9 to 0.14"},
-    ),
-    EnumSchema(
-        type="torchao.NVFP4MMConfig",
-        symbols={
-            "DYNAMIC": "0.12: the activation is quantized too",
-            "WEIGHT_ONLY": "0.12: it is not",
-        },
     ),
 )
 _EMULATED = Symbol("torchao.MXGemmKernelChoice", "EMULATED")
@@ -64,7 +52,23 @@ _MX_ELEMENT = (
     attribute("_orig_dtype", "dtype"),
 )
 
-MX_TENSORS = (
+MX_TENSOR = Schema(
+    type="torchao.MXTensor",
+    version=4,
+    fields=(
+        tensor("qdata", "uint8", "float8_e4m3fn", "float8_e5m2"),
+        tensor("scale", "float8_e8m0fnu", "uint8"),
+        attribute("elem_dtype", "str", doc="a dtype, or fp6_e2m3 or fp6_e3m2"),
+        attribute("block_size", "int"),
+        attribute("orig_dtype", "dtype"),
+        attribute("kernel_preference", "enum:torchao.KernelPreference?"),
+        attribute("act_quant_kwargs", "object:torchao.QuantizeTensorToMXKwargs?"),
+        attribute("is_swizzled_scales", "bool"),
+    ),
+    doc="torchao 0.16 and later",
+)
+
+OLDER = (
     Schema(
         type="torchao.MXTensor",
         version=1,
@@ -118,64 +122,8 @@ MX_TENSORS = (
     ),
 )
 
-_NVFP4_KWARGS = optional_attribute(
-    "act_quant_kwargs", "object:torchao.QuantizeTensorToNVFP4Kwargs?", None
-)
-_SWIZZLED = attribute("_is_swizzled_scales", "bool", doc="without it, a scale's place is unknown")
-_TRITON = optional_attribute("use_triton_kernel", "bool?", False)
 
-NVFP4_TENSORS = (
-    Schema(
-        type="torchao.NVFP4Tensor",
-        version=1,
-        fields=(
-            tensor("_data", "uint8"),
-            tensor("_scale_e4m3", "float8_e4m3fn"),
-            optional_tensor("_per_tensor_scale"),
-            attribute("_block_size", "int"),
-            attribute("_orig_dtype", "dtype"),
-            attribute("mm_config", "enum:torchao.NVFP4MMConfig"),
-            _SWIZZLED,
-            _TRITON,
-        ),
-        doc="torchao 0.12: even k in the high nibble",
-    ),
-    Schema(
-        type="torchao.NVFP4Tensor",
-        version=2,
-        fields=(
-            tensor("qdata", "uint8"),
-            tensor("_scale_e4m3", "float8_e4m3fn", doc="flat where swizzled, in 0.13"),
-            optional_tensor("_per_tensor_scale"),
-            optional_tensor("_act_per_tensor_scale"),
-            attribute("_block_size", "int"),
-            attribute("_orig_dtype", "dtype"),
-            _SWIZZLED,
-            _TRITON,
-            _NVFP4_KWARGS,
-        ),
-        doc="torchao 0.13 and 0.14: even k in the high nibble",
-    ),
-    Schema(
-        type="torchao.NVFP4Tensor",
-        version=3,
-        fields=(
-            tensor("qdata", "uint8"),
-            tensor("scale", "float8_e4m3fn"),
-            optional_tensor("per_tensor_scale"),
-            optional_tensor("act_per_tensor_scale"),
-            attribute("block_size", "int"),
-            attribute("_orig_dtype", "dtype"),
-            _SWIZZLED,
-            _TRITON,
-            _NVFP4_KWARGS,
-        ),
-        doc="torchao 0.15",
-    ),
-)
-
-
-def _form(version: int, releases: str, *has: str) -> Form:
+def form(version: int, releases: str, *has: str) -> Form:
     return Form(version=version, releases=releases, has=has, adapt=_refuse_transposed)
 
 
@@ -193,22 +141,12 @@ def _refuse_transposed(record: Record) -> Record:
 CLASSES = (
     PickledType(
         type="torchao.MXTensor",
-        paths=(f"{_PATH}.mx_tensor.MXTensor",),
+        paths=(f"{MX_FORMATS}.mx_tensor.MXTensor",),
         forms=(
-            _form(1, "0.3 to 0.12", "_data"),
-            _form(2, "0.13 and 0.14", "qdata", "_scale_e8m0"),
-            _form(3, "0.15", "scale", "_elem_dtype"),
-            _form(4, "0.16 and later", "scale", "elem_dtype"),
-        ),
-    ),
-    PickledType(
-        type="torchao.NVFP4Tensor",
-        paths=(f"{_PATH}.nvfp4_tensor.NVFP4Tensor",),
-        forms=(
-            _form(1, "0.12", "_data"),
-            _form(2, "0.13 and 0.14", "qdata", "_scale_e4m3"),
-            _form(3, "0.15", "scale", "_orig_dtype"),
-            _form(4, "0.16 and later", "scale", "orig_dtype"),
+            form(1, "0.3 to 0.12", "_data"),
+            form(2, "0.13 and 0.14", "qdata", "_scale_e8m0"),
+            form(3, "0.15", "scale", "_elem_dtype"),
+            form(4, "0.16 and later", "scale", "elem_dtype"),
         ),
     ),
 )
@@ -216,29 +154,23 @@ CLASSES = (
 OBJECTS = (
     PickledObject(
         type="torchao.QuantizeTensorToMXKwargs",
-        paths=(f"{_PATH}.mx_tensor.QuantizeTensorToMXKwargs",),
+        paths=(f"{MX_FORMATS}.mx_tensor.QuantizeTensorToMXKwargs",),
         older={"gemm_kernel_choice": MX_KWARGS_0_13},
-    ),
-    PickledObject(
-        type="torchao.QuantizeTensorToNVFP4Kwargs",
-        paths=(f"{_PATH}.nvfp4_tensor.QuantizeTensorToNVFP4Kwargs",),
     ),
 )
 
 ENUMS = (
     PickledEnum(
         type="torchao.MXGemmKernelChoice",
-        paths=(f"{_PATH}.config.MXGemmKernelChoice",),
+        paths=(f"{MX_FORMATS}.config.MXGemmKernelChoice",),
         members={"emulated": "EMULATED", "cutlass": "CUTLASS", "cublas": "CUBLAS"},
     ),
     PickledEnum(
-        type="torchao.NVFP4MMConfig",
-        paths=(f"{_PATH}.nvfp4_tensor.NVFP4MMConfig",),
-        members={"dynamic": "DYNAMIC", "weight_only": "WEIGHT_ONLY"},
-    ),
-    PickledEnum(
         type="torchao.ScaleCalculationMode",
-        paths=(f"{_PATH}.mx_tensor.ScaleCalculationMode", f"{_PATH}.config.ScaleCalculationMode"),
+        paths=(
+            f"{MX_FORMATS}.mx_tensor.ScaleCalculationMode",
+            f"{MX_FORMATS}.config.ScaleCalculationMode",
+        ),
         members={
             # by number in mx_tensor, 0.9 to 0.12
             "1": "FLOOR",
