@@ -29,7 +29,7 @@ from aoserial.storage.pickle import (
     Value,
 )
 from aoserial.storage.pickle.copying import STAYS, attributes_of, copy_tree
-from aoserial.storage.pickle.views import as_saved
+from aoserial.storage.pickle.views import SharedStorages
 from aoserial.tensors import InertTensor, Loaded
 from aoserial.tensors.pickling import arguments_of
 
@@ -44,9 +44,17 @@ def live_tree(root: Value, tensors: Mapping[int, Loaded]) -> Any:
         tensors: id of a value in the tree → the tensor that it stands for.
     """
 
+    shared = SharedStorages()
+
     def leaf(value: Value) -> Any:
         if id(value) in tensors:
             return tensors[id(value)]
+        if type(value) is StoragePart:  # inside an unknown object
+            tensor = shared.view(value)
+            return Mark(False, True).put_on(tensor) if value.requires_grad else tensor
+        if type(value) is TypedStorage:
+            memory = MemoryStorage(shared.bytes_of(value.storage).untyped_storage())
+            return TypedStorage(memory, value.dtype, value.offset, value.count)
         revive = _LIVE.get(type(value))
         return STAYS if revive is None else revive(value)
 
@@ -57,12 +65,6 @@ def _ordered(value: StateDict) -> OrderedDict[Any, Any]:
     """An OrderedDict, unless it has attributes that could hide something of it."""
     known = set(attributes_of(value) or ()) <= {"_metadata"}
     return OrderedDict() if known else StateDict()
-
-
-def _tensor(value: StoragePart) -> torch.Tensor:
-    """A tensor inside an unknown object, which nobody else counts among the file's."""
-    (tensor,) = as_saved([value], [value])
-    return Mark(False, value.requires_grad).put_on(tensor) if value.requires_grad else tensor
 
 
 def _dtype(value: TorchDtype) -> Any:
@@ -87,19 +89,12 @@ def _array(value: ArrayPart) -> Any:
         return value  # NumPy is not installed
 
 
-def _storage(value: TypedStorage) -> TypedStorage:
-    memory = MemoryStorage(value.storage.read().untyped_storage())
-    return TypedStorage(memory, value.dtype, value.offset, value.count)
-
-
 _LIVE: dict[type, Callable[[Any], Any]] = {
-    StoragePart: _tensor,
     TorchDtype: _dtype,
     TorchLayout: _layout,
     TorchDevice: _device,
     TorchSize: torch.Size,
     ArrayPart: _array,
-    TypedStorage: _storage,
 }
 
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support import containers, pickle_assembler as asm
 
 CASE = Path(__file__).parents[2] / "fixtures/torchao-0.15.0/float8wo_v2/model.safetensors"
 HEAVY = ("torch", "numpy", "safetensors")
@@ -45,6 +46,27 @@ def heavy_modules_after(code: str) -> str:
 )
 def test_this_loads_no_torch(code):
     assert heavy_modules_after(code) == "loaded []"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [containers.zipped, lambda body: containers.legacy(body, {"0": (4, containers.FLOATS)})],
+    ids=["zip", "legacy"],
+)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import aoserial; assert aoserial.inspect({!r}).count == 1",
+        "import aoserial; aoserial.plan({!r})",
+        "import aoserial; assert aoserial.verify({!r}, deep=True)",
+        "from aoserial.cli.app import run; assert not run(['inspect', {!r}])",
+        "from aoserial.cli.app import run; assert not run(['scan', {!r}])",
+    ],
+)
+def test_nor_does_this_for_a_pickle(code, wrap, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(wrap(asm.stream(asm.dict_(asm.text("w"), asm.tensor()))))
+    assert heavy_modules_after(code.format(str(path))) == "loaded []"
 
 
 def test_the_first_name_that_needs_torch_loads_it():

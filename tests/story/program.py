@@ -1,12 +1,15 @@
 """One release of acme's program: run with that release's `acme.py` on the path.
 
-python program.py write FOLDER      saves RELEASE.safetensors, and RELEASE+.safetensors, which
-                                    uses what is new; prints the values they stand for
-python program.py read FOLDER       prints what it makes of every file there, or the error
+python program.py write FOLDER SUFFIX   saves RELEASE.safetensors (or .pt), and RELEASE+, which uses
+                                        what is new; prints the values they stand for
+python program.py read FOLDER           prints what it makes of every file there, or the error
+python program.py torch.load FOLDER     the same, by plain torch.load(weights_only=True)
 """
 
 import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -34,20 +37,20 @@ def has_news() -> bool:
     return "gain" in getattr(Int4Tensor, "optional_tensor_attribute_names", ())
 
 
-def write(folder: Path) -> dict:
+def write(folder: Path, suffix: str) -> dict:
     release = Path(sys.modules["acme"].__file__).parent.name
     values = {}
     for name, use_new in ((release, False), (f"{release}+", True)):
         if has_news() or not use_new:
             weight = make(use_new)
-            aoserial.save({"m.weight": weight}, folder / f"{name}.safetensors")
+            aoserial.save({"m.weight": weight}, folder / f"{name}.{suffix}")
             values[name] = weight.dequantize().tolist()
     return values
 
 
-def read(path: Path) -> dict:
+def read(path: Path, load: Callable[[Path], dict]) -> dict:
     try:
-        weight = aoserial.load(path)["m.weight"]
+        weight = load(path)["m.weight"]
     except aoserial.AoserialError as error:
         return {"error": str(error), "kind": type(error).__name__}
     return {
@@ -58,6 +61,10 @@ def read(path: Path) -> dict:
 
 
 if __name__ == "__main__":
-    verb, folder = sys.argv[1], Path(sys.argv[2])
-    told = write(folder) if verb == "write" else {p.stem: read(p) for p in folder.iterdir()}
+    verb, folder, *suffix = sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]
+    loads = {"read": aoserial.load, "torch.load": partial(torch.load, weights_only=True)}
+    if verb == "write":
+        told = write(folder, *suffix)
+    else:
+        told = {path.stem: read(path, loads[verb]) for path in folder.iterdir()}
     print(json.dumps(told))

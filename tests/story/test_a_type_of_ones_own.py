@@ -1,8 +1,9 @@
 """The life of acme.Int4Tensor over its releases, each a real process with its own class.
 
 Once as annotated fields, once as a class written for torchao's base class with nothing but the base
-changed. Every release writes its files, then every release reads all of them. A file is named for
-the release that wrote it; `+` means that it uses what that release had anew.
+changed; in safetensors files, and in torch.save archives, which are read by aoserial and by plain
+torch.load. Every release writes its files, then every release reads all of them. A file is named
+for the release that wrote it; `+` means that it uses what that release had anew.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ class Story:
     told: dict[str, dict[str, dict]]
 
 
-def program(style: str, release: str, verb: str, folder: Path) -> dict:
+def program(style: str, release: str, *arguments: str | Path) -> dict:
     """Runs one release of the program and returns what it printed."""
     path = os.pathsep.join([str(HERE / style / release), str(HERE.parent.parent)])
     result = subprocess.run(
-        [sys.executable, HERE / "program.py", verb, folder],
+        [sys.executable, HERE / "program.py", *arguments],
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
@@ -47,19 +48,26 @@ def program(style: str, release: str, verb: str, folder: Path) -> dict:
     return json.loads(result.stdout)
 
 
-@pytest.fixture(scope="module", params=sorted(RELEASES))
+WAYS = {"safetensors": ("safetensors", "read"), "pt": ("pt", "read"), "torch": ("pt", "torch.load")}
+TELLINGS = [f"{style} {way}" for style in sorted(RELEASES) for way in WAYS]
+
+
+@pytest.fixture(scope="module", params=TELLINGS)
 def story(request, tmp_path_factory) -> Story:
-    style = request.param
+    style, way = request.param.split()
+    suffix, verb = WAYS[way]
     folder = tmp_path_factory.mktemp(style)
     values = {}
     for release in RELEASES[style]:
-        values |= program(style, release, "write", folder)
-    told = {release: program(style, release, "read", folder) for release in RELEASES[style]}
+        values |= program(style, release, "write", folder, suffix)
+    told = {release: program(style, release, verb, folder) for release in RELEASES[style]}
     return Story(values, told)
 
 
 # a torchao-style class has no place to declare an older name of a field
-annotated_only = pytest.mark.parametrize("story", ["annotated"], indirect=True)
+annotated_only = pytest.mark.parametrize(
+    "story", [f"annotated {way}" for way in WAYS], indirect=True
+)
 
 
 def test_an_old_file_loads_with_the_declared_defaults_after_optional_fields_were_added(story):

@@ -62,13 +62,14 @@ def own_record(  # noqa: PLR0917 - as a pickle calls
     Raises:
         EnvelopeError: arguments that it is never called with.
     """
-    sizes = list(shape) if isinstance(shape, tuple | list) else [shape]
+    if not isinstance(shape, tuple | list):
+        raise EnvelopeError(f"the shape of {_WHAT} must be a list, found {shape!r:.60}")
     values = parse_object(expect(attributes, str, f"the attributes of {_WHAT}"), _WHAT)
     return OwnRecord(
         type_id=expect(type_id, str, f"the type of {_WHAT}"),
         version=check_version(version),
         proof=expect(proof, str, f"the proof of {_WHAT}"),
         dtype=expect(dtype, str, f"the dtype of {_WHAT}"),
-        shape=lengths(sizes, f"the shape of {_WHAT}"),
+        shape=lengths(list(shape), f"the shape of {_WHAT}"),
         attributes=FrozenMap({name: decode(value) for name, value in values.items()}),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import Any, TypeAlias
 
 from aoserial.storage.pickle.tensors import (
@@ -75,54 +76,49 @@ def copy_tree(
         elif kind in _BUILD:
             waiting.append((value, True))
             waiting.extend((child, False) for child in reversed(_INSIDE[kind](value)))
-    for value, copy in reversed(open_):  # inner ones first: attributes are set from a full dict
-        _FILL[type(value)](copy, value, look)
+    for value, new in reversed(open_):  # inner ones first: attributes are set from a full dict
+        _FILL[type(value)](new, value, look)
     return look(root)
 
 
-def _blank(value: Value) -> Value:
-    """An object of the same class with the same slots; those with values inside are set later."""
-    copy = object.__new__(type(value))
-    for cls in type(value).__mro__:
-        for name in getattr(cls, "__slots__", ()):
-            setattr(copy, name, getattr(value, name))
-    return copy
-
-
-def _fill_dict(copy: dict[Value, Any], value: dict[Value, Value], look: Look) -> None:
+def _fill_dict(new: dict[Value, Any], value: dict[Value, Value], look: Look) -> None:
     for key, item in value.items():
-        copy[look(key) if type(key) is Key else key] = look(item)
+        new[look(key) if type(key) is Key else key] = look(item)
 
 
 def attributes_of(value: OrderedDict[Value, Value]) -> Value:
     """What was set on the dict itself; a module's state dict has `_metadata`."""
-    held = value.attributes if isinstance(value, StateDict) else vars(value)
+    held = value.attributes if isinstance(value, StateDict) else value.__dict__
     return held or None
 
 
-def _fill_ordered(copy: Any, value: OrderedDict[Value, Value], look: Look) -> None:
-    _fill_dict(copy, value, look)
+def _fill_ordered(new: Any, value: OrderedDict[Value, Value], look: Look) -> None:
+    _fill_dict(new, value, look)
     attributes = attributes_of(value)
-    if isinstance(copy, StateDict):
-        copy.attributes = look(attributes)
+    if isinstance(new, StateDict):
+        new.attributes = look(attributes)
     elif attributes is not None:
-        vars(copy).update(look(attributes))
+        new.__dict__.update(look(attributes))
 
 
-def _fill_object(copy: ObjectValue, value: ObjectValue, look: Look) -> None:
-    copy.function, copy.arguments = look(value.function), look(value.arguments)
-    copy.keywords = look(value.keywords)
-    copy.states = [look(state) for state in value.states]
-    copy.items = [look(item) for item in value.items]
-    copy.pairs = [(look(key), look(item)) for key, item in value.pairs]
+def _fill_object(new: ObjectValue, value: ObjectValue, look: Look) -> None:
+    new.function, new.arguments = look(value.function), look(value.arguments)
+    new.keywords = look(value.keywords)
+    new.states = [look(state) for state in value.states]
+    new.items = [look(item) for item in value.items]
+    new.pairs = [(look(key), look(item)) for key, item in value.pairs]
 
 
-def _fill_slots(*names: str) -> Callable[[Any, Any, Look], None]:
-    def fill(copy: Any, value: Any, look: Look) -> None:
-        for name in names:
-            setattr(copy, name, look(getattr(value, name)))
+def _fill_state(new: WrapperSubclass, value: WrapperSubclass, look: Look) -> None:
+    new.state = look(value.state)
 
-    return fill
+
+def _fill_data(new: Any, value: TensorSubclass | ParameterValue, look: Look) -> None:
+    new.data, new.state = look(value.data), look(value.state)
+
+
+def _fill_torch(new: TorchTensor, value: TorchTensor, look: Look) -> None:
+    new.fields, new.call = look(value.fields), look(value.call)
 
 
 def _inside_object(value: ObjectValue) -> list[Value]:
@@ -149,24 +145,24 @@ _EMPTY: dict[type, Callable[[Any], Any]] = {
     OrderedDict: lambda _: StateDict(),
     list: lambda _: [],
     set: lambda _: set(),
-    ObjectValue: _blank,
-    WrapperSubclass: _blank,
-    TensorSubclass: _blank,
-    ParameterValue: _blank,
-    TorchTensor: _blank,
+    ObjectValue: copy,
+    WrapperSubclass: copy,
+    TensorSubclass: copy,
+    ParameterValue: copy,
+    TorchTensor: copy,
 }
 
 _FILL: dict[type, Callable[[Any, Any, Look], None]] = {
     dict: _fill_dict,
     StateDict: _fill_ordered,
     OrderedDict: _fill_ordered,
-    list: lambda copy, value, look: copy.extend(map(look, value)),
-    set: lambda copy, value, look: copy.update(map(look, value)),
+    list: lambda new, value, look: new.extend(map(look, value)),
+    set: lambda new, value, look: new.update(map(look, value)),
     ObjectValue: _fill_object,
-    WrapperSubclass: _fill_slots("state"),
-    TensorSubclass: _fill_slots("data", "state"),
-    ParameterValue: _fill_slots("data", "state"),
-    TorchTensor: _fill_slots("fields"),
+    WrapperSubclass: _fill_state,
+    TensorSubclass: _fill_data,
+    ParameterValue: _fill_data,
+    TorchTensor: _fill_torch,
 }
 
 # Containers that are made at once, of what is in them
@@ -191,7 +187,7 @@ _INSIDE: dict[type, Callable[[Any], list[Value]]] = {
     WrapperSubclass: lambda value: [value.state],
     TensorSubclass: lambda value: [value.data, value.state],
     ParameterValue: lambda value: [value.data, value.state],
-    TorchTensor: lambda value: [value.fields],
+    TorchTensor: lambda value: [value.fields, value.call],
     tuple: list,
     frozenset: _keys,
     Key: lambda value: [value.value],

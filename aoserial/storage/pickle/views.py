@@ -1,16 +1,21 @@
-"""Tensors as they were saved: with their strides, over storages that they share. Needs torch."""
+"""Tensors as they were saved: with their strides, over storages that they share.
+
+Torch-free to import.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-
-import torch
+from typing import TYPE_CHECKING
 
 from aoserial.errors import locating
 from aoserial.storage.pickle.dtypes import torch_dtype
 from aoserial.storage.pickle.storages import Storage
 from aoserial.storage.pickle.tensors import StoragePart
+
+if TYPE_CHECKING:
+    import torch
 
 
 def as_saved(parts: Sequence[StoragePart], among: Iterable[StoragePart]) -> list[torch.Tensor]:
@@ -27,21 +32,38 @@ def as_saved(parts: Sequence[StoragePart], among: Iterable[StoragePart]) -> list
         FormatError: a bool that is neither 0 nor 1.
     """
     users = Counter(part.storage for part in among)
-    storages: dict[Storage, torch.Tensor] = {}
-    return [_as_saved(part, users, storages) for part in parts]
+    shared = SharedStorages()
+    return [
+        part.read() if part.contiguous and users[part.storage] <= 1 else shared.view(part)
+        for part in parts
+    ]
 
 
-def _as_saved(
-    part: StoragePart, users: Counter[Storage], storages: dict[Storage, torch.Tensor]
-) -> torch.Tensor:
-    storage = part.storage
-    alone = part.contiguous and users[storage] <= 1
-    if alone or storage.swapped or part.conjugate or part.negative or not part.nbytes:
-        return part.read()
-    if part.dtype == "bool":
-        part.read()  # for what it refuses
-    if storage not in storages:
-        with locating(file=storage.path):
-            storages[storage] = storage.read()
-    view = torch.empty(0, dtype=torch_dtype(part.dtype))
-    return view.set_(storages[storage].untyped_storage(), part.offset, part.shape, part.stride)
+class SharedStorages:
+    """Storages of a file, each brought into memory once for all tensors that lie in it."""
+
+    def __init__(self) -> None:
+        self._held: dict[Storage, torch.Tensor] = {}
+
+    def bytes_of(self, storage: Storage) -> torch.Tensor:
+        """All bytes of a storage: uint8, flat; the same tensor whenever it is asked for."""
+        if storage not in self._held:
+            with locating(file=storage.path):
+                self._held[storage] = storage.read()
+        return self._held[storage]
+
+    def view(self, part: StoragePart) -> torch.Tensor:
+        """The tensor of a part with its own strides, over its storage; a copy where it cannot be.
+
+        Raises:
+            FormatError: a bool that is neither 0 nor 1.
+        """
+        import torch  # torch-free module until here
+
+        if part.storage.swapped or part.conjugate or part.negative or not part.nbytes:
+            return part.read()
+        if part.dtype == "bool":
+            part.read()  # for what it refuses
+        storage = self.bytes_of(part.storage).untyped_storage()
+        empty = torch.empty(0, dtype=torch_dtype(part.dtype))
+        return empty.set_(storage, part.offset, part.shape, part.stride)
