@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from copy import copy
 from typing import Any, TypeAlias
 
 from aoserial.storage.pickle.tensors import (
@@ -81,6 +80,19 @@ def copy_tree(
     return look(root)
 
 
+def _wrapper(value: WrapperSubclass) -> WrapperSubclass:
+    return WrapperSubclass(
+        cls=value.cls,
+        dtype=value.dtype,
+        shape=value.shape,
+        stride=value.stride,
+        storage_offset=value.storage_offset,
+        layout=value.layout,
+        device=value.device,
+        requires_grad=value.requires_grad,
+    )
+
+
 def _fill_dict(new: dict[Value, Any], value: dict[Value, Value], look: Look) -> None:
     for key, item in value.items():
         new[look(key) if type(key) is Key else key] = look(item)
@@ -102,7 +114,8 @@ def _fill_ordered(new: Any, value: OrderedDict[Value, Value], look: Look) -> Non
 
 
 def _fill_object(new: ObjectValue, value: ObjectValue, look: Look) -> None:
-    new.function, new.arguments = look(value.function), look(value.arguments)
+    new.function, new.origin = look(value.function), look(value.origin)
+    new.arguments = look(value.arguments)
     new.keywords = look(value.keywords)
     new.states = [look(state) for state in value.states]
     new.items = [look(item) for item in value.items]
@@ -145,11 +158,13 @@ _EMPTY: dict[type, Callable[[Any], Any]] = {
     OrderedDict: lambda _: StateDict(),
     list: lambda _: [],
     set: lambda _: set(),
-    ObjectValue: copy,
-    WrapperSubclass: copy,
-    TensorSubclass: copy,
-    ParameterValue: copy,
-    TorchTensor: copy,
+    ObjectValue: lambda value: ObjectValue(value.kind, value.function, (), None),
+    WrapperSubclass: _wrapper,
+    TensorSubclass: lambda value: TensorSubclass(value.cls, None, None),
+    ParameterValue: lambda value: ParameterValue(None, value.requires_grad),
+    TorchTensor: lambda value: TorchTensor(
+        value.kind, value.dtype, value.shape, {}, value.requires_grad
+    ),
 }
 
 _FILL: dict[type, Callable[[Any, Any, Look], None]] = {
