@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from aoserial._version import __version__
-from aoserial.checkpoint import inspect, plan, verify
+from aoserial.checkpoint import history, inspect, plan, types, verify
 from aoserial.cli import render
 from aoserial.errors import AoserialError, FormatError
 from aoserial.storage import Source, detect
@@ -158,6 +158,25 @@ def scan_command(path: str) -> int:
     report = scan(path)
     render.scan(path, report)
     return FINDINGS if report.runs_code or report.fault else CLEAN
+
+
+@cli.command("history")
+@click.argument("type_name", metavar="[TYPE]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print for machines.")
+def history_command(type_name: str | None, as_json: bool) -> int:
+    """Shows a type's versions and the steps between them; without TYPE, all types."""
+    from aoserial.cli import history as shown
+
+    found = types() if type_name is None else history(type_name)
+    if as_json:
+        rows = found if isinstance(found, list) else [found]
+        plain = [dataclasses.asdict(row) for row in rows]
+        click.echo(json.dumps(plain if type_name is None else plain[0], indent=2))
+    elif isinstance(found, list):
+        shown.types(found)
+    else:
+        shown.history(found)
+    return CLEAN
 
 
 @cli.command("demo")

@@ -48,6 +48,7 @@ class Step:
             parts are only viewed or computed with, their values never looked at.
         lossy: what it loses, for people; empty when it keeps everything.
         asks: questions whose answers the function takes by keyword.
+        repairs: what a reader without this step gets wrong and no error says, for people.
     """
 
     source: Version
@@ -55,6 +56,7 @@ class Step:
     function: Callable[..., Any]
     lossy: str = ""
     asks: tuple[Question, ...] = ()
+    repairs: str = ""
 
     @property
     def name(self) -> str:
@@ -109,6 +111,7 @@ def migration(
     becomes: str | tuple[str, ...] | None = None,
     lossy: str = "",
     asks: tuple[Question, ...] = (),
+    repairs: str = "",
     steps: Steps = STEPS,
 ) -> Callable[[Function], Function]:
     """Registers the decorated function as the step of `type_id` from `source` to `target`.
@@ -119,6 +122,8 @@ def migration(
             `source + 1`.
         lossy: what the step loses, one line; `migrate` then needs to be told that it may.
         asks: what a file cannot tell; the function takes the answers by keyword.
+        repairs: the silent break that the step is for, one line: what was meant, and what a reader
+            would take it for. `aoserial history` shows it.
 
     Example:
         >>> from aoserial.migrations import Steps, migration
@@ -131,7 +136,12 @@ def migration(
     def register(function: Function) -> Function:
         targets = tuple(_version(kind, target) for kind in kinds)
         step = Step(
-            source=(type_id, source), targets=targets, function=function, lossy=lossy, asks=asks
+            source=(type_id, source),
+            targets=targets,
+            function=function,
+            lossy=lossy,
+            asks=asks,
+            repairs=repairs,
         )
         steps.add(step)
         return function

@@ -66,6 +66,18 @@ def shared(eras: Iterable[Era | None]) -> Era | None:
     return met
 
 
+def spanned(eras: Iterable[Era]) -> Era | None:
+    """From the first release of any to the last of any, of one program; None of none."""
+    all_of = list(eras)
+    if not all_of:
+        return None
+    return Era(
+        program=all_of[0].program,
+        first=min((era.first for era in all_of), key=_first),
+        last=max((era.last for era in all_of), key=_last),
+    )
+
+
 def _number(release: str) -> tuple[float, ...]:
     return tuple(map(int, release.split(".")))
 

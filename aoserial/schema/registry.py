@@ -86,7 +86,7 @@ class Registry:
     def find(self, type_id: str) -> Type | None:
         """The type of that id, or None; plug-ins may register it first."""
         if type_id not in self.types:
-            self._load_plugins()
+            self.load_plugins()
         return self.types.get(type_id)
 
     def schema(self, type_id: str, version: int) -> Schema | None:
@@ -103,7 +103,8 @@ class Registry:
     def __iter__(self) -> Iterator[str]:
         return iter(self.types)
 
-    def _load_plugins(self) -> None:
+    def load_plugins(self) -> None:
+        """Imports what other packages declare as types, once."""
         if self.plugins and not self._loaded:
             from importlib import metadata  # 20 ms that `aoserial inspect` need not pay
 

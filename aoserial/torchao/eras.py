@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from aoserial.record.era import Era
 from aoserial.schema import REGISTRY, Nested, Schema, Symbol, Value
 from aoserial.torchao.forms import Form
+from aoserial.torchao.types import WRITTEN
 
 PROGRAM = "torchao"
 
@@ -102,6 +103,15 @@ def _of_object(held: Nested) -> Iterator[Era]:
     if said := era_said(schema.doc):
         yield _because(said, f"holds a {held.type.removeprefix('torchao.')}")
     yield from eras_of_fields(schema, held.fields.keys(), "attribute")
+
+
+def era_in_layout(schema: Schema) -> Era | None:
+    """The releases that laid tensors of a type and version out in safetensors files, if any did."""
+    written = WRITTEN.get(schema.type.removeprefix(f"{PROGRAM}."))
+    if written is None or written.schema != schema:
+        return None
+    why = f"the layout has {schema.type.removeprefix(f'{PROGRAM}.')} since {written.since}"
+    return Era(program=PROGRAM, first=written.since, evidence=(why,))
 
 
 def _because(era: Era, words: str) -> Era:

@@ -37,7 +37,7 @@ from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.schema.values import MAX_DEPTH
 from aoserial.storage import Shape
 from aoserial.storage.safetensors import Entry
-from aoserial.torchao.eras import PROGRAM, eras_of_fields, eras_of_values
+from aoserial.torchao.eras import PROGRAM, era_in_layout, eras_of_fields, eras_of_values
 from aoserial.torchao.types import WRITTEN, Parts, Written
 
 NAMES_KEY = "tensor_names"
@@ -198,7 +198,7 @@ def _group(description: _Description, held: _Parts, named: dict[str, tuple[str, 
     written = WRITTEN.get(description.kind)
     parts = {name: (dtype, shape) for name, dtype, shape in held}
     attributes = description.attributes
-    eras = [_OF_0_14 if description.parts is None else _SINCE_0_15]
+    eras: list[Era | None] = [_OF_0_14 if description.parts is None else _SINCE_0_15]
     with locating(name=next(iter(named))):
         record = template(
             type=f"torchao.{description.kind}",
@@ -209,8 +209,7 @@ def _group(description: _Description, held: _Parts, named: dict[str, tuple[str, 
             parts=parts,
         )
     if written is not None:
-        why = f"the layout has {description.kind} since {written.since}"
-        eras += [Era(program=PROGRAM, first=written.since, evidence=(why,))]
+        eras += [era_in_layout(written.schema)]
         eras += eras_of_fields(written.schema, {*attributes, *parts}, "attribute")
         eras += eras_of_values(attributes.values())
     return Group(template=record, fingerprint=None, members=named, era=shared(eras))

@@ -60,7 +60,15 @@ def leave_torchao_mx(record: Record) -> Record:
     )
 
 
-@migration("torchao.NVFP4Tensor", 4, 1, becomes="aoserial.NVFP4Tensor", asks=(SCALE_PRODUCT,))
+@migration(
+    "torchao.NVFP4Tensor",
+    4,
+    1,
+    becomes="aoserial.NVFP4Tensor",
+    asks=(SCALE_PRODUCT,),
+    repairs="scale product: 0.18 multiplies the two scales in float32, releases before it in the "
+    "weight's dtype, which changes last bits of the same file",
+)
 def leave_torchao_nvfp4(record: Record, *, scale_product_dtype: str) -> Record:
     """NVFP4Tensor of torchao 0.16 to 0.18: scales in rows.
 

@@ -53,7 +53,14 @@ def unpack_tiles(record: Record) -> Record:
     )
 
 
-@migration("torchao.Int4PlainInt32Tensor", 1, 1, becomes="aoserial.Int4Tensor")
+@migration(
+    "torchao.Int4PlainInt32Tensor",
+    1,
+    1,
+    becomes="aoserial.Int4Tensor",
+    repairs="two devices under one class: XPU has codes from 0 with integer zero points, an NPU "
+    "signed ones in an order of its own; the dtype of zero_point alone tells",
+)
 def leave_plain_int32(record: Record) -> Record:
     """Int4PlainInt32Tensor of torchao 0.14 to 0.18, as XPU has it: the codes are the same bytes.
 

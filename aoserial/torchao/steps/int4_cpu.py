@@ -45,6 +45,12 @@ INT4_CPU_ISA = Question(
 )
 
 
+REPAIRS_INT4_CPU = (
+    "order of the machine: int4 codes packed for a CPU lie otherwise on another, in a tensor of "
+    "the same shape, and are other weights there"
+)
+
+
 def unpack_int4_cpu(packed: Part, shape: Shape, isa: str | None) -> Part:
     """Codes 0 to 15, uint8 [N, K/2], even k in the low nibble.
 

@@ -9,7 +9,7 @@ from aoserial.migrations import migration
 from aoserial.record import Record
 from aoserial.schema import Symbol, Value
 from aoserial.torchao.steps.int4 import split_scale_and_zero
-from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA, unpack_int4_cpu
+from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA, REPAIRS_INT4_CPU, unpack_int4_cpu
 from aoserial.torchao.steps.marlin import marlin_scales, unpack_marlin
 
 
@@ -36,7 +36,14 @@ def rename_intx_unpacked(record: Record) -> Record:
     )
 
 
-@migration("torchao.Int4OpaqueTensor", 1, 1, becomes="aoserial.Int4Tensor", asks=(INT4_CPU_ISA,))
+@migration(
+    "torchao.Int4OpaqueTensor",
+    1,
+    1,
+    becomes="aoserial.Int4Tensor",
+    asks=(INT4_CPU_ISA,),
+    repairs=REPAIRS_INT4_CPU,
+)
 def unpack_opaque_int4(record: Record, *, int4_cpu_isa: str | None) -> Record:
     """Int4OpaqueTensor of torchao 0.14 to 0.18: codes lie in the order of the machine's kernel.
 

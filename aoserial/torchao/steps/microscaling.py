@@ -18,6 +18,15 @@ if TYPE_CHECKING:
 
 _FP4, _FP6 = "float4_e2m1fn_x2", ("fp6_e2m3", "fp6_e3m2")
 
+_NIBBLES = (
+    "FP4 nibble order: up to 0.14 the even element is in the high half of a byte, since 0.15 in "
+    "the low one, in tensors that look the same"
+)
+_FLAG = (
+    "swizzle flag: 0.16 and later look for it under a name without underscore, miss it, and take "
+    "swizzled scales for rows of them"
+)
+
 
 @migration("torchao.MXTensor", 1, 2)
 def lay_scales_in_rows(record: Record) -> Record:
@@ -38,7 +47,7 @@ def lay_scales_in_rows(record: Record) -> Record:
     )
 
 
-@migration("torchao.MXTensor", 2, 3)
+@migration("torchao.MXTensor", 2, 3, repairs=_NIBBLES)
 def put_even_elements_low(record: Record) -> Record:
     """MXTensor of torchao 0.13 and 0.14: fp4 had even k in the high nibble, fp6 could be packed.
 
@@ -65,7 +74,7 @@ def put_even_elements_low(record: Record) -> Record:
     )
 
 
-@migration("torchao.MXTensor", 3, 4)
+@migration("torchao.MXTensor", 3, 4, repairs=_FLAG)
 def make_mx_names_public(record: Record) -> Record:
     """MXTensor of torchao 0.15: three names began with an underscore.
 
@@ -89,7 +98,7 @@ def tell_activation_from_mm_config(record: Record) -> Record:
     return record.at(2).drop("mm_config").rename(_data="qdata").set(act_quant_kwargs=kwargs)
 
 
-@migration("torchao.NVFP4Tensor", 2, 3)
+@migration("torchao.NVFP4Tensor", 2, 3, repairs=_NIBBLES)
 def put_even_codes_low(record: Record) -> Record:
     """NVFP4Tensor of torchao 0.13 and 0.14: even k was in the high nibble.
 
@@ -110,7 +119,7 @@ def put_even_codes_low(record: Record) -> Record:
     )
 
 
-@migration("torchao.NVFP4Tensor", 3, 1, becomes="aoserial.NVFP4Tensor")
+@migration("torchao.NVFP4Tensor", 3, 1, becomes="aoserial.NVFP4Tensor", repairs=_FLAG)
 def leave_torchao_nvfp4_of_0_15(record: Record) -> Record:
     """NVFP4Tensor of torchao 0.12 to 0.15, whose scales were multiplied in the weight's dtype.
 

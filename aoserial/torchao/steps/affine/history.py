@@ -26,7 +26,13 @@ def put_codes_into_a_layout(record: Record) -> Record:
     return record.at(2).rename(**names).set(layout_tensor=impl)
 
 
-@migration(TYPE, 2, 3)
+@migration(
+    TYPE,
+    2,
+    3,
+    repairs="enum numbers: a zero_point_domain of FLOAT was pickled as 1, which has meant INT, and "
+    "so another formula, since 0.4",
+)
 def name_the_layout(record: Record) -> Record:
     """0.3 → 0.4: the layout got a class with its settings; tiles had theirs in their shape alone.
 
@@ -61,7 +67,13 @@ def rename_layout_tensor(record: Record) -> Record:
     return record.at(4).rename(layout_tensor="tensor_impl", **new)
 
 
-@migration(TYPE, 4, 5)
+@migration(
+    TYPE,
+    4,
+    5,
+    repairs="scale rank: 0.12 and later load float8 scales of the older rank, and fail when the "
+    "weight is first used",
+)
 def keep_the_rank_of_scales(record: Record) -> Record:
     """0.11 → 0.12: float8 scales kept the weight's rank, MarlinSparse's zero_point became zero.
 

@@ -15,7 +15,7 @@ from aoserial.torchao.steps.affine import packed, plain
 from aoserial.torchao.steps.affine.view import Affine
 from aoserial.torchao.steps.blocksparse import block_sparse_of_affine
 from aoserial.torchao.steps.floatx import floatx_of_affine
-from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA
+from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA, REPAIRS_INT4_CPU
 from aoserial.torchao.wrapping import carried
 
 Reader = Callable[[Affine], Record]
@@ -80,6 +80,7 @@ _OURS = ("Int8Tensor", "IntxTensor", "Int4Tensor", "Float8Tensor", "FloatxTensor
     1,
     becomes=(*(f"aoserial.{name}" for name in _OURS), "aoserial.BlockSparseTensor"),
     asks=(_ISA,),
+    repairs=REPAIRS_INT4_CPU,
 )
 def leave_affine_quantized_tensor(record: Record, *, int4_cpu_isa: str | None) -> Record:
     """AffineQuantizedTensor of torchao 0.12 to 0.17: each layout has its reader.

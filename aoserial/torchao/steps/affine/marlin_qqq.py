@@ -26,7 +26,13 @@ _OF_CHANNELS = (4, 0, 5, 1, 6, 2, 7, 3)
 _OF_GROUPS = (0, 2, 4, 6, 1, 3, 5, 7)
 
 
-@migration(MARLIN_QQQ_TENSOR.type, 1, 1, becomes="aoserial.Int4Tensor")
+@migration(
+    MARLIN_QQQ_TENSOR.type,
+    1,
+    1,
+    becomes="aoserial.Int4Tensor",
+    repairs="sign of codes: torchao's own dequantize takes these for unsigned ones",
+)
 def unpack_channels(record: Record) -> Record:
     """MarlinQQQTensor of torchao 0.7 to 0.15 without groups: signed codes, 16 times the scale.
 

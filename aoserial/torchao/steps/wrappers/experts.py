@@ -11,7 +11,7 @@ from aoserial.migrations import Upgrader, migration
 from aoserial.record import Record
 from aoserial.schema import Nested
 from aoserial.storage import Part, compute
-from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA
+from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA, REPAIRS_INT4_CPU
 from aoserial.torchao.wrappers.schemas import EXPERTS
 from aoserial.torchao.wrapping import hoisted
 
@@ -31,7 +31,14 @@ def _packed_for_cpu(record: Record) -> bool:
 _ISA = replace(INT4_CPU_ISA, concerns=_packed_for_cpu)
 
 
-@migration(EXPERTS, 1, 1, becomes=tuple(f"aoserial.{kind}" for kind in _KINDS), asks=(_ISA,))
+@migration(
+    EXPERTS,
+    1,
+    1,
+    becomes=tuple(f"aoserial.{kind}" for kind in _KINDS),
+    asks=(_ISA,),
+    repairs=REPAIRS_INT4_CPU,
+)
 def stack_experts(record: Record, *, int4_cpu_isa: str | None) -> Record:
     """FakeExtraDimTensor of torchao 0.11 to 0.15: a chain of weights, the first and the rest.
 

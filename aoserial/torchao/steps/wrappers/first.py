@@ -11,7 +11,7 @@ from aoserial.record import Record
 from aoserial.schema import FrozenMap, Nested, Symbol
 from aoserial.storage import Part, compute, describe
 from aoserial.torchao.steps.int4 import split_scale_and_zero, untiled
-from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA, unpack_int4_cpu
+from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA, REPAIRS_INT4_CPU, unpack_int4_cpu
 from aoserial.torchao.steps.settings import activation, granularity
 from aoserial.torchao.wrappers.schemas import FIRST_DYNAMIC_INT8, FIRST_INT4, FIRST_INT8
 
@@ -54,7 +54,14 @@ _ISA = replace(
 )
 
 
-@migration(FIRST_INT4, 1, 1, becomes="aoserial.Int4Tensor", asks=(_ISA,))
+@migration(
+    FIRST_INT4,
+    1,
+    1,
+    becomes="aoserial.Int4Tensor",
+    asks=(_ISA,),
+    repairs=REPAIRS_INT4_CPU,
+)
 def leave_first_int4(record: Record, *, int4_cpu_isa: str | None) -> Record:
     """Int4WeightOnlyQuantizedLinearWeight of torchao 0.1 to 0.14: tinygemm's tiles, or for a CPU.
 

@@ -62,7 +62,13 @@ def hoist_static(record: Record) -> Record:
     return carried(record, weight.put(**held))
 
 
-@migration(SCALED, 1, 1, becomes=(*_WEIGHTS, *_WRAPPERS))
+@migration(
+    SCALED,
+    1,
+    1,
+    becomes=(*_WEIGHTS, *_WRAPPERS),
+    repairs="activation scale: it divides here, and multiplies as the act_pre_scale of later types",
+)
 def hoist_scaled(record: Record) -> Record:
     """WeightTensorWithLinearActivationScaleMetadata of torchao 0.6 to 0.17 (AWQ, SmoothQuant).
 
