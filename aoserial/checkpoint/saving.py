@@ -27,6 +27,11 @@ from aoserial.torchao.support import lay_out as torchao_lay_out
 _ARCHIVES = (".pt", ".pth", ".bin", ".ckpt")
 
 
+def is_archive_path(path: str | os.PathLike[str]) -> bool:
+    """Whether a path of that name gets a `torch.save` archive."""
+    return os.fspath(path).endswith(_ARCHIVES)
+
+
 def save(
     state: Mapping[str, Any],
     path: str | os.PathLike[str],
@@ -66,7 +71,9 @@ def save(
     if layout not in ("aoserial", "torchao"):
         raise OptionError(f"layout={layout!r} is not 'aoserial' or 'torchao'")
     with locating(file=os.fspath(path)):
-        if os.fspath(path).endswith(_ARCHIVES):
+        if is_archive_path(path):
+            if layout == "torchao":
+                raise OptionError("torchao's layout is one of safetensors files, not of archives")
             _save_archive(state, path, metadata=metadata, durability=durability, progress=progress)
             return
         if layout == "torchao":

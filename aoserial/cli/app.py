@@ -135,6 +135,25 @@ def migrate_command(  # noqa: PLR0917 - click calls it by keyword
     return CLEAN
 
 
+@cli.command("convert")
+@click.argument("src")
+@click.argument("dst")
+@click.option(
+    "--to",
+    type=click.Choice(("safetensors", "pt", "torchao", "plain")),
+    help="What to write; DST's name decides unless given. plain: dequantized, ordinary tensors.",
+)
+@_assume_option
+def convert_command(src: str, dst: str, to: Any, assume: dict[str, str]) -> int:
+    """Writes a checkpoint in another format."""
+    from aoserial.checkpoint.converting import convert  # needs torch
+
+    with render.progress("converting") as progress:
+        done = convert(src, dst, to=to, assume=assume, progress=progress)
+    render.converted(done)
+    return CLEAN
+
+
 @cli.command("verify")
 @click.argument("path")
 @click.option("--deep", is_flag=True, help="Read every byte and compare checksums.")

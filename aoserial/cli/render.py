@@ -17,6 +17,7 @@ from aoserial.checkpoint import MigrationPlan, Summary, Verdict
 from aoserial.errors import escape
 
 if TYPE_CHECKING:
+    from aoserial.checkpoint.converting import Conversion
     from aoserial.storage.pickle.scan import Report
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -111,6 +112,14 @@ def plan(found: MigrationPlan) -> None:
 def migrated(done: MigrationPlan, path: str) -> None:
     count = sum(row.count for row in done.pending)
     say(f"{path}: {count} tensors migrated")
+
+
+def converted(done: Conversion) -> None:
+    counts = f"{done.quantized} quantized tensors, {done.plain} plain"
+    inert = f", {done.inert} inert" if done.inert else ""
+    say(f"{done.path}: {counts}{inert}, converted to {done.to}")
+    for note in done.notes:
+        say(f"note: {note}")
 
 
 def verdict(found: Verdict, *, deep: bool) -> None:

@@ -8,7 +8,7 @@ and time is linear in the number of tensors.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -65,18 +65,30 @@ def lay_out(
         for_torchao: refuse also what torchao's own reader would lose or fail on.
     """
     plain, records = sort_state_dict(state)
+    return lay_out_records(list(state), plain, records, for_torchao=for_torchao)
+
+
+def lay_out_records(
+    names: Sequence[str],
+    plain: Mapping[str, Part],
+    records: Mapping[str, Record],
+    *,
+    for_torchao: bool = False,
+) -> tuple[dict[str, Part], dict[str, str]]:
+    """`lay_out` of plain tensors and records of torchao's types; each name is in one of the two."""
     if for_torchao:
-        check_readable(state, records)
+        check_readable(names, records)
+    known = set(names)
     parts: dict[str, Part] = {}
     metadata: dict[str, str] = {}
     texts: dict[object, str] = {}  # most tensors of a model are described alike
-    for name in state:
+    for name in names:
         held: dict[str, Part] = {name: plain[name]} if name in plain else {}
         if name in records:
             prefix = key_prefix(name)
             held = {prefix + part_name: part for part_name, part in records[name].parts.items()}
         for key, part in held.items():
-            if key in parts or (key != name and key in state):
+            if key in parts or (key != name and key in known):
                 raise CollisionError(f"two tensors would lie under {key!r:.200}").locate(name=name)
             parts[key] = part
         metadata[name] = PLAIN
@@ -91,7 +103,7 @@ def lay_out(
         raise CollisionError("is the key of the list of names in torchao's metadata").locate(
             name=NAMES_KEY
         )
-    metadata[NAMES_KEY] = json.dumps(list(state))
+    metadata[NAMES_KEY] = json.dumps(list(names))
     return parts, metadata
 
 

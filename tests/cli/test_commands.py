@@ -156,6 +156,35 @@ def test_scan_calls_nothing_harmless_that_it_could_not_read_to_the_end(tmp_path,
     assert "runs code" not in shown
 
 
+def test_convert_writes_another_format_and_says_what_it_wrote(path, tmp_path, capsys):
+    assert run(["convert", str(path), str(tmp_path / "x.pt")]) == 0
+    shown = capsys.readouterr().out
+    assert "x.pt: 1 quantized tensors, 1 plain, converted to pt" in shown
+    assert torch.load(tmp_path / "x.pt", weights_only=True).keys() == aoserial.load(path).keys()
+    assert run(["convert", str(path), str(tmp_path / "y.safetensors"), "--to", "plain"]) == 0
+    assert type(aoserial.load(tmp_path / "y.safetensors")["m.weight"]) is torch.Tensor
+
+
+def test_convert_to_plain_names_what_is_inert_and_writes_nothing(path, tmp_path, capsys):
+    edit_envelope(path, lambda e: e["schemas"][0].update(type="gone.Tensor"))
+    assert run(["convert", str(path), str(tmp_path / "x"), "--to", "plain"]) == 2
+    told = capsys.readouterr().err
+    assert "m.weight: is inert: no type 'gone.Tensor' is registered" in told
+    assert "Traceback" not in told
+    assert not (tmp_path / "x").exists()
+    assert run(["convert", str(path), str(path)]) == 2
+    assert run(["convert", str(path), str(tmp_path / "x"), "--to", "zip"]) == 2
+
+
+def test_convert_takes_answers_to_what_a_file_cannot_tell(tmp_path, capsys):
+    case = CASE.parents[2] / "torchao-0.17.0/nvfp4_config/model.safetensors"
+    assert run(["convert", str(case), str(tmp_path / "x"), "--to", "plain"]) == 0
+    assert "note: assumed scale_product_dtype=float32 for 1 tensors" in capsys.readouterr().out
+    answered = ["--assume", "scale_product_dtype=bfloat16"]
+    assert run(["convert", str(case), str(tmp_path / "y"), "--to", "plain", *answered]) == 0
+    assert "note" not in capsys.readouterr().out
+
+
 def test_names_from_a_file_are_printed_with_control_characters_escaped(tmp_path, capsys):
     header = {
         "__metadata__": {"aoserial": "\x1b[2J"},

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import torch
 
 
+SET_ON_TENSOR = "attributes that were set on the tensor are no part of it"
+
+
 class PickleArchive(Archive):
     """See `Archive`."""
 
@@ -99,4 +102,4 @@ def _set_on_tensors(found: Pickled) -> Iterator[str]:
             type(value) is TensorSubclass and unwrapped(value) is not value
         )
         if attributed and value.state:
-            yield f"{name}: attributes that were set on the tensor are no part of it"
+            yield f"{name}: {SET_ON_TENSOR}"

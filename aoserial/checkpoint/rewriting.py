@@ -1,0 +1,143 @@
+"""An opened file written again, with its records as they have become: to either format.
+
+Parts go from one file to the other; nothing but what is being written is in memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from aoserial.checkpoint.archives import Archive
+from aoserial.checkpoint.building import Progress, migrated_record
+from aoserial.checkpoint.contents import Prepared
+from aoserial.checkpoint.saving import is_archive_path, write_contents
+from aoserial.errors import AoserialError, UnsupportedTensorError, raise_all
+from aoserial.migrations import Step, spell
+from aoserial.migrations.step import Version
+from aoserial.record import Catalog
+from aoserial.record.envelope import WRITER, Contents, Stored
+from aoserial.record.pickled import unwrapped
+from aoserial.schema import REGISTRY, FrozenMap, fingerprint, without_defaults
+from aoserial.storage.pickle import Rebuilt, Value, write_archive
+from aoserial.storage.pickle.copying import STAYS, copy_tree
+from aoserial.tensors.pickling import arguments_of
+
+Format: TypeAlias = Literal["safetensors", "pt"]
+
+
+def format_for(path: str | os.PathLike[str]) -> Format:
+    """What `save` writes to a path of that name."""
+    return "pt" if is_archive_path(path) else "safetensors"
+
+
+def contents_of(file: Archive, prepared: list[Prepared]) -> Contents:
+    """All that is in a file, its records as they have become."""
+    catalog = file.catalog
+    return Contents(
+        records={
+            name: Stored(
+                record=migrated_record(file, one, keys),
+                fingerprint=one.group.fingerprint if one.outcome is None else None,
+            )
+            for one in prepared
+            for name, keys in one.group.members.items()
+        },
+        plain={name: file.parts[key] for name, key in catalog.plain.items()},
+        ties=catalog.ties,
+        trail=extend_trail(catalog, prepared),
+        metadata=catalog.metadata,
+        extra=catalog.extra,
+    )
+
+
+def extend_trail(catalog: Catalog, prepared: list[Prepared]) -> list[dict[str, Any]]:
+    """The file's trail with one entry for each step of this run."""
+    counts: Counter[tuple[Step, Version]] = Counter()
+    for one in prepared:
+        if one.outcome is None:
+            continue
+        ends = [step.source for step in one.outcome.steps[1:]]
+        ends.append((one.outcome.record.type, one.outcome.record.version))
+        for step, end in zip(one.outcome.steps, ends, strict=False):
+            counts[step, end] += len(one.group.members)
+    trail = list(catalog.trail)
+    for (step, end), count in counts.items():
+        entry: dict[str, Any] = {
+            "step": step.name,
+            "from": spell(step.source),
+            "to": spell(end),
+            "count": count,
+            "by": WRITER,
+        }
+        trail.append(entry | ({"lossy": step.lossy} if step.lossy else {}))
+    return trail
+
+
+def write_again(
+    file: Archive,
+    prepared: list[Prepared],
+    contents: Contents,
+    path: str | os.PathLike[str],
+    *,
+    format: Format,  # noqa: A002
+    progress: Progress | None = None,
+) -> None:
+    """Writes the contents of an opened file to another, atomically.
+
+    From a pickle to a pickle, its own dicts, lists and keys are kept, and all in them that is no
+    tensor. To a safetensors file only tensors go.
+
+    Args:
+        prepared: how the contents came to be.
+        contents: of that file; a name that was a record's may have become a plain tensor's.
+
+    Raises:
+        UnsupportedTensorError, Faults: tensors that the format cannot hold, before a byte is
+            written.
+        SaveError: writing failed.
+    """
+    if format == "safetensors":
+        write_contents(contents, path, progress=progress)
+    else:
+        write_archive(path, _tree(file, prepared, contents), progress=progress)
+
+
+def _tree(file: Archive, prepared: list[Prepared], contents: Contents) -> Value:
+    """What a pickle of these contents holds."""
+    if file.tree is None:
+        values = {**contents.plain, **_rebuilt(contents.records)}
+        return values | {name: values[target] for name, target in contents.ties.items()}
+    inert = {name for one in prepared if one.outcome is None for name in one.group.members}
+    changed = {name: one for name, one in contents.records.items() if name not in inert}
+    become = dict.fromkeys(inert) | _rebuilt(changed)
+    become |= {name: contents.plain[name] for name in contents.plain.keys() - file.catalog.plain}
+    values = {name: unwrapped(file.values[name]) for name in become}
+    copies = {
+        id(values[name]): values[name] if new is None else new for name, new in become.items()
+    }
+    return copy_tree(file.tree, lambda value: copies.get(id(value), STAYS))
+
+
+def _rebuilt(records: Mapping[str, Stored]) -> dict[str, Value]:
+    """Records as what stands for our tensors in a pickle, by name."""
+    values: dict[str, Value] = {}
+    faults: list[AoserialError] = []
+    for name, stored in records.items():
+        record, proof = stored.record, stored.fingerprint
+        schema = REGISTRY.schema(record.type, record.version)
+        if schema is not None:
+            needed = FrozenMap(without_defaults(schema, record.attributes, REGISTRY))
+            record = replace(record, attributes=needed)
+            proof = fingerprint(schema, {*needed, *record.parts})
+        if proof is None:
+            fault = UnsupportedTensorError(f"is inert, and a {record.type} has no form in a pickle")
+            faults.append(fault.locate(name=name))
+            continue
+        head = arguments_of(record, proof=proof)
+        values[name] = Rebuilt(record.type, record.version, (*head, dict(record.parts)))
+    raise_all(f"{len(faults)} tensors have no form in a pickle", faults)
+    return values
