@@ -5,6 +5,7 @@ from benchmarks import (
     inspect_process,
     load_large,
     load_many,
+    load_pickles,
     quantize,
     save_large,
     unflatten_torchao,
@@ -13,6 +14,7 @@ from benchmarks import (
 _SCRIPTS = (
     inspect_process,
     load_many,
+    load_pickles,
     unflatten_torchao,
     flatten_torchao,
     quantize,
