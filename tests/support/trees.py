@@ -109,6 +109,11 @@ def inside(value: object) -> Iterator[tuple[str, object]]:
             yield from attributes(value, "conjugate", "negative", "storage")
         case TypedStorage():
             yield from attributes(value, "storage", "dtype", "count", "offset")
+        case ObjectValue():
+            yield from attributes(value, "kind", "function", "arguments", "keywords")
+            for name in ("states", "items", "pairs"):
+                yield name, len(getattr(value, name))
+                yield from ((f"{name}.{at}", one) for at, one in enumerate(getattr(value, name)))
         case Storage():
             yield from attributes(value, "location")
         case _:
@@ -125,7 +130,6 @@ def attributes(value: object, *names: str) -> Iterator[tuple[str, object]]:
 ATTRIBUTES: dict[type, tuple[str, ...]] = {
     Key: ("value",),
     EnumValue: ("cls", "value"),
-    ObjectValue: ("kind", "function", "arguments", "keywords", "states", "items", "pairs"),
     Partial: ("function", "arguments", "keywords", "attributes"),
     Rebuilt: ("type", "version", "arguments"),
     Reference: ("id",),

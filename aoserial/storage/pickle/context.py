@@ -36,9 +36,8 @@ class Context:
         contiguous = check_bounds(shape=shape, stride=strides, offset=offset, count=count)
         # the codes of a quantized dtype, where torch has lost the scale they need
         dtype = QUANTIZED_CODES.get(dtype, dtype)
-        part = StoragePart(dtype, shape, strides, start + offset, storage.storage)
-        part.contiguous = contiguous
-        return part
+        start += offset
+        return StoragePart(dtype, shape, strides, start, storage.storage, contiguous=contiguous)
 
     def sizes(self, value: Value) -> tuple[int, ...]:
         """A shape or strides: a tuple of ints, or a torch.Size."""

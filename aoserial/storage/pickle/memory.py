@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aoserial.errors import MigrationError, UnsupportedTensorError
-from aoserial.storage.part import Part, Shape, ViewPart, describe
+from aoserial.storage.part import Part, ViewPart, describe
 from aoserial.storage.pickle.dtypes import ITEMSIZES, torch_dtype
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.storages import WIDEST, Storage
-from aoserial.storage.pickle.tensors import StoragePart
+from aoserial.storage.pickle.tensors import StoragePart, contiguous
 from aoserial.storage.safetensors.reader import FilePart
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class MemoryStorage(Storage):
         self.key = f"memory {id(self):x}"
 
     def chunks(self, start: int, count: int, size: int) -> Iterator[memoryview]:
-        return _chunks(self.read()[start : start + count], size)
+        return _chunks(self.elements("uint8", start, count), count, size)
 
     def elements(self, dtype: str, first: int, count: int) -> torch.Tensor:
         import torch  # torch-free module until here
@@ -80,7 +80,7 @@ class PartStorage(Storage):
         if isinstance(base, FilePart):
             # not through a mapping, whose pages would stay in memory
             return base.source.chunks(base.offset + start, count, size)
-        return _chunks(self.read()[start : start + count], size)
+        return _chunks(self.read()[start : start + count], count, size)
 
     def elements(self, dtype: str, first: int, count: int) -> torch.Tensor:
         itemsize = ITEMSIZES[dtype]
@@ -97,18 +97,22 @@ class PartStorage(Storage):
         return flat.clone() if flat.storage_offset() % WIDEST else flat
 
 
-def _chunks(flat: torch.Tensor, size: int) -> Iterator[memoryview]:
-    """Flat bytes on any device, through one buffer."""
+def _chunks(flat: torch.Tensor, count: int, size: int) -> Iterator[memoryview]:
+    """`count` flat bytes on any device, through one buffer."""
     import torch  # torch-free module until here
 
-    if not len(flat):
+    if not count:
         return
-    buffer = bytearray(min(size, len(flat)))
+    buffer = bytearray(min(size, count))
     view, block = memoryview(buffer), torch.frombuffer(buffer, dtype=torch.uint8)
-    for start in range(0, len(flat), size):
-        piece = flat[start : start + size]
-        block[: len(piece)].copy_(piece)
-        yield view[: len(piece)]
+    if count <= size:  # of most
+        block.copy_(flat)
+        yield view
+        return
+    for start in range(0, count, size):
+        step = min(size, count - start)
+        block[:step].copy_(flat[start : start + step])
+        yield view[:step]
 
 
 def stored(part: Part) -> StoragePart:
@@ -119,13 +123,5 @@ def stored(part: Part) -> StoragePart:
     """
     if part.dtype not in ITEMSIZES:
         raise UnsupportedTensorError(f"torch has no dtype {part.dtype}")
-    return StoragePart(part.dtype, part.shape, contiguous(part.shape), 0, PartStorage(part))
-
-
-def contiguous(shape: Shape) -> Shape:
-    """The strides of a tensor of that shape whose elements lie one after the other."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
+    shape, stride = part.shape, contiguous(part.shape)
+    return StoragePart(part.dtype, shape, stride, 0, PartStorage(part), contiguous=True)

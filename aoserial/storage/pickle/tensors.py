@@ -43,7 +43,8 @@ class TypedStorage:
     @property
     def part(self) -> StoragePart:
         """Its elements as a flat tensor."""
-        return StoragePart(self.dtype, (self.count,), (1,), self.offset, self.storage)
+        shape = (self.count,)
+        return StoragePart(self.dtype, shape, (1,), self.offset, self.storage, contiguous=True)
 
     def __repr__(self) -> str:
         return f"<TypedStorage {self.storage.key}: {self.dtype}[{self.count}]>"
@@ -77,14 +78,25 @@ class StoragePart(LeafPart):
     )
 
     def __init__(
-        self, dtype: str, shape: Shape, stride: Shape, offset: int, storage: Storage
+        self,
+        dtype: str,
+        shape: Shape,
+        stride: Shape,
+        offset: int,
+        storage: Storage,
+        *,
+        contiguous: bool | None = None,
     ) -> None:
+        """
+        Args:
+            contiguous: where it is known already.
+        """
         self.dtype = dtype
         self.shape = shape
         self.stride = stride
         self.offset = offset
         self.storage = storage
-        self.contiguous = True
+        self.contiguous = is_contiguous(shape, stride) if contiguous is None else contiguous
         self.requires_grad = False
         self.conjugate = False
         self.negative = False
@@ -303,6 +315,21 @@ TENSORS: tuple[type, ...] = (
 def is_tensor(value: Value) -> bool:
     """Whether a value of the tree stands for one tensor."""
     return type(value) in TENSORS
+
+
+def contiguous(shape: Shape) -> Shape:
+    """The strides of a tensor of that shape whose elements lie one after the other."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def is_contiguous(shape: Shape, stride: Shape) -> bool:
+    """Whether its elements lie one after the other; where there is one, any stride will do."""
+    steps = zip(shape, stride, contiguous(shape), strict=True)
+    return 0 in shape or all(size == 1 or step == wanted for size, step, wanted in steps)
 
 
 def check_bounds(*, shape: Shape, stride: Shape, offset: int, count: int) -> bool:

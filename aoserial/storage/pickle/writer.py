@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from aoserial.errors import IntegrityError, locating
+from aoserial.errors import AoserialError, IntegrityError
 from aoserial.storage.atomic import AtomicFile, Durability
 from aoserial.storage.pickle.dtypes import swapped
 from aoserial.storage.pickle.values import Value
 from aoserial.storage.pickle.writing import Record, emit
 from aoserial.storage.pickle.writing.layout import ALIGNMENT, Placed, directory, place
+from aoserial.storage.pickle.writing.whereabouts import path_to
 
 # Called with bytes written so far and in all
 Progress: TypeAlias = Callable[[int, int], None]
@@ -41,11 +42,11 @@ class Saved(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """An entry to be written: its name in the folder, its size, and what gives its bytes."""
+    """An entry to be written: its name in the folder, its size, and its bytes or where they are."""
 
     name: str
     nbytes: int
-    chunks: Callable[[], Iterable[bytes | bytearray | memoryview]]
+    data: bytes | Record
 
 
 def write_archive(
@@ -81,9 +82,7 @@ def write_archive(
         out = _Buffered(file, progress)
         for index, (entry, where) in enumerate(zip(entries, placed, strict=True)):
             out.write(where.local)
-            for chunk in entry.chunks():
-                crcs[index] = zlib.crc32(chunk, crcs[index])
-                out.write(chunk)
+            crcs[index] = _write_data(out, entry.data, root)
             out.write(where.descriptor(crcs[index]))
         out.write(directory(placed, crcs))
         out.flush()
@@ -118,45 +117,46 @@ class _Buffered:
 
 def _entries(pickle: bytes, records: list[Record]) -> list[_Entry]:
     """All entries, in torch's order."""
-
-    def of(name: str, data: bytes) -> _Entry:
-        return _Entry(name, len(data), lambda: (data,))
-
+    before = {
+        "data.pkl": pickle,
+        ".format_version": b"1",
+        ".storage_alignment": b"%d" % ALIGNMENT,
+        "byteorder": b"little",
+    }
     return [
-        of("data.pkl", pickle),
-        of(".format_version", b"1"),
-        of(".storage_alignment", b"%d" % ALIGNMENT),
-        of("byteorder", b"little"),
-        *(_Entry(f"data/{each.key}", each.nbytes, _chunks_of(each)) for each in records),
-        of("version", b"3\n"),
+        *(_Entry(name, len(data), data) for name, data in before.items()),
+        *(_Entry(f"data/{record.key}", record.nbytes, record) for record in records),
+        _Entry("version", 2, b"3\n"),
     ]
 
 
-def _chunks_of(record: Record) -> Callable[[], Iterator[bytes | bytearray | memoryview]]:
-    """What gives the bytes of a storage that are used, little-endian."""
-    storage, width = record.storage, record.width
-
-    def chunks() -> Iterator[bytes | bytearray | memoryview]:
-        with locating(file=storage.path):
-            for chunk in storage.chunks(record.start, record.nbytes, _CHUNK_BYTES):
-                yield swapped(chunk, width) if storage.swapped and width > 1 else chunk
-
-    return chunks
+def _write_data(out: _Buffered, data: bytes | Record, root: Value) -> int:
+    """Writes the bytes of an entry, those of numbers little-endian, and returns their CRC-32."""
+    if isinstance(data, bytes):
+        out.write(data)
+        return zlib.crc32(data)
+    storage, found = data.storage, 0
+    turned = storage.swapped and data.width > 1
+    try:
+        for chunk in storage.chunks(data.start, data.nbytes, _CHUNK_BYTES):
+            piece = swapped(chunk, data.width) if turned else chunk
+            found = zlib.crc32(piece, found)
+            out.write(piece)
+    except AoserialError as error:
+        error.locate(file=storage.path, name=path_to(root, data.value))
+        raise
+    return found
 
 
 def _verify(file: AtomicFile, placed: list[Placed], crcs: list[int]) -> None:
     """Reads the finished file back; raises `IntegrityError` unless it is what was written."""
     for entry, crc in zip(placed, crcs, strict=True):
-        found, at = 0, entry.start
-        end = at + entry.nbytes
         whole = file.pread(len(entry.local), entry.header) == entry.local
-        while whole and at < end:
-            data = file.pread(min(_CHUNK_BYTES, end - at), at)
-            if not data:
-                break
-            found = zlib.crc32(data, found)
-            at += len(data)
-        if (found, at) != (crc, end) or not whole:
+        end, found = entry.start + entry.nbytes, 0
+        for at in range(entry.start, end, _CHUNK_BYTES):
+            found = zlib.crc32(file.pread(min(_CHUNK_BYTES, end - at), at), found)
+        after = entry.descriptor(crc)
+        if not whole or found != crc or file.pread(len(after), end) != after:
             raise IntegrityError(
                 f"the entry '{entry.name.decode()}' read back from the new file is not the one "
                 "written"

@@ -185,21 +185,19 @@ class Emitter:
 
     def remember(self, value: Value) -> bytes:
         """What remembers the value on top of the stack. It must outlive this emitter."""
-        put, self._memo[id(value)] = self._next()
-        return put
-
-    def _next(self) -> tuple[bytes, bytes]:
-        index = self._remembered
+        put, self._memo[id(value)] = op.memo(self._remembered)
         self._remembered += 1
-        return op.put(index), op.get(index)
+        return put
 
     def text(self, value: str) -> bytes:
         """A text; the same text is written once."""
         known = self._texts.get(value)
         if known is not None:
             return known
-        put, self._texts[value] = self._next()
-        return op.text(value) + put
+        code = op.text(value)
+        put, self._texts[value] = op.memo(self._remembered)
+        self._remembered += 1
+        return code + put
 
     def constant(self, key: object, make: Callable[[], bytes]) -> bytes:
         """What is never changed, and so written once for all that have the same key."""
@@ -207,19 +205,22 @@ class Emitter:
         if known is not None:
             return known
         code = make()
-        put, self._constants[key] = self._next()
+        put, self._constants[key] = op.memo(self._remembered)
+        self._remembered += 1
         return code + put
 
     def name(self, module: str, name: str) -> bytes:
         """A function or class, by the name under which it would be imported."""
-        return self.constant((module, name), lambda: self._name(module, name))
+        known = self._constants.get((module, name))
+        return known or self.constant((module, name), lambda: self._name(module, name))
 
     def _name(self, module: str, name: str) -> bytes:
         outer, *inner = name.split(".")
         if not inner or not all(part.isidentifier() for part in (outer, *inner)):
             return op.name(module, name)
         # before protocol 4, a name inside a class is had by calls of getattr
-        code = self.name("builtins", "getattr") * len(inner) + self.name(module, outer)
+        code = b"".join(self.name("builtins", "getattr") for _ in inner)
+        code += self.name(module, outer)
         for part in inner:
             code += self.text(part) + op.TUPLES[2] + op.REDUCE
         return code

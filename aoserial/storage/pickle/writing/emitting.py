@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from aoserial.errors import UnsupportedTensorError
@@ -31,29 +29,22 @@ def emit(root: Value) -> Emitted:
         UnsupportedTensorError: there is something in it that no archive can hold, or that is none
             of the values that stand for what a pickle holds. The error names its place.
     """
+    classes: dict[int, str] = {}
+    runs: list[Emitter] = []  # keeps what they made alive, as it is known by its identity
     with collector_paused():
-        classes: dict[int, str] = {}
         while True:
             emitter = Emitter(_HANDLERS, classes)
-            with _named(root, emitter):
+            runs.append(emitter)
+            at: Emitter | Record = emitter
+            try:
                 emitter.run(root)
-            records = list(emitter.records.values())
-            for record in records:
-                with _named(root, record):
-                    classes[id(record.storage)] = record.settled_class()
-            # nearly always as taken for granted: all that lies in a storage is of one dtype
-            if all(classes[id(record.storage)] == record.cls for record in records):
-                break
-        for record in records:
-            with _named(root, record):
-                record.settle(emitter.code)
-        return Emitted(b"".join(emitter.code), records)
-
-
-@contextmanager
-def _named(root: Value, at: Emitter | Record) -> Iterator[None]:
-    """Gives errors the place of the value that is being looked at."""
-    try:
-        yield
-    except UnsupportedTensorError as error:
-        raise error.locate(name=path_to(root, at.value)) from None
+                records = list(emitter.records.values())
+                for at in records:
+                    classes[id(at.storage)] = at.settled_class()
+                # nearly always as taken for granted: all that lies in a storage is of one dtype
+                if all(classes[id(record.storage)] == record.cls for record in records):
+                    for at in records:
+                        at.settle(emitter.code)
+                    return Emitted(b"".join(emitter.code), records)
+            except UnsupportedTensorError as error:
+                raise error.locate(name=path_to(root, at.value)) from None

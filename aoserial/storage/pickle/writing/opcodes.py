@@ -67,14 +67,13 @@ def _sized(raw: bytes | bytearray) -> bytes:
     return _U32(len(raw)) + raw
 
 
-def put(index: int) -> bytes:
-    """BINPUT or LONG_BINPUT."""
-    return b"q" + bytes((index,)) if index < 256 else b"r" + _U32(index)
-
-
-def get(index: int) -> bytes:
-    """BINGET or LONG_BINGET."""
-    return b"h" + bytes((index,)) if index < 256 else b"j" + _U32(index)
+def memo(index: int) -> tuple[bytes, bytes]:
+    """What puts the value on top of the stack into the memo, and what gets it from there."""
+    if index < 256:
+        raw = bytes((index,))
+        return b"q" + raw, b"h" + raw
+    raw = _U32(index)
+    return b"r" + raw, b"j" + raw
 
 
 def extension(code: int) -> bytes:

@@ -40,33 +40,29 @@ def _flag(value: bool) -> bytes:
 # -- storages -------------------------------------------------------------------------------------
 
 
-def _class_of(e: Emitter, storage: Storage, dtype: str) -> str:
-    """The class that a storage is referred to by: as known, else for its first user's dtype."""
+def _record_of(e: Emitter, storage: Storage, dtype: str, value: Value) -> Record:
+    """The record of a storage; a new one has the class that it is known to need, or its dtype's."""
     record = e.records.get(id(storage))
-    if record is not None:
-        return record.cls
-    return e.classes.get(id(storage)) or CLASSES.get(dtype, UNTYPED)
-
-
-def _record(e: Emitter, storage: Storage, dtype: str, user: Value) -> Record:
-    """The record of a storage; what refers to it is written."""
-    record = e.records.get(id(storage))
-    if record is not None:
-        e.recall(record)
-        return record
-    cls = _class_of(e, storage, dtype)
-    record = Record(storage, str(len(e.records)), cls, user)
-    e.records[id(storage)] = record
-    module = "torch.storage" if cls == UNTYPED else "torch"
-    code = op.MARK + e.text("storage") + e.name(module, cls)
-    code += op.text(record.key) + e.text(storage.location)
-    record.size_at = len(e.code) + 1
-    e.code += (code, b"", op.TUPLE + op.BINPERSID + e.remember(record))
+    if record is None:
+        cls = e.classes.get(id(storage)) or CLASSES.get(dtype, UNTYPED)
+        record = e.records[id(storage)] = Record(storage, str(len(e.records)), cls, value)
     return record
 
 
+def _refer(e: Emitter, record: Record) -> None:
+    """`("storage", class, key, location, elements)` as a persistent id."""
+    if not e.recall(record):
+        module = "torch.storage" if record.cls == UNTYPED else "torch"
+        code = op.MARK + e.text("storage") + e.name(module, record.cls)
+        code += op.text(record.key) + e.text(record.storage.location)
+        record.size_at = len(e.code) + 1
+        e.code += (code, b"", op.TUPLE + op.BINPERSID + e.remember(record))
+
+
 def _typed_storage(e: Emitter, value: TypedStorage) -> None:
-    _record(e, value.storage, value.dtype, value).add_whole(value)
+    record = _record_of(e, value.storage, value.dtype, value)
+    record.add_whole(value)
+    _refer(e, record)
 
 
 # -- plain tensors --------------------------------------------------------------------------------
@@ -74,24 +70,29 @@ def _typed_storage(e: Emitter, value: TypedStorage) -> None:
 
 def _strided(e: Emitter, part: StoragePart) -> None:
     if not e.recall(part):
-        _call(e, part)
+        _call(e, part, part)
         e.code.append(op.REDUCE + e.remember(part))
 
 
-def _call(e: Emitter, part: StoragePart, cls: Name | None = None) -> None:
+def _call(e: Emitter, value: Value, part: StoragePart, cls: Name | None = None) -> None:
     """The function that makes it, a class if there is one, and the arguments.
 
     `_rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks, [metadata])`; the third
     version has a dtype before the metadata, and so needs no storage that says it.
+
+    Args:
+        value: which has the part, or is it.
     """
     if part.dtype not in ITEMSIZES:
         raise UnsupportedTensorError(f"torch has no dtype {part.dtype}")
-    typed = STORAGE_DTYPES.get(_class_of(e, part.storage, part.dtype)) == part.dtype
-    e.code.append(e.name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3"))
+    record = _record_of(e, part.storage, part.dtype, value)
+    typed = STORAGE_DTYPES.get(record.cls) == part.dtype
+    code = e.name("torch._utils", "_rebuild_tensor_v2" if typed else "_rebuild_tensor_v3")
     if cls is not None:
-        e.code.append(e.name(cls.module, cls.name))
-    e.code.append(op.MARK)
-    _record(e, part.storage, part.dtype, part).add(part, len(e.code))
+        code += e.name(cls.module, cls.name)
+    e.code.append(code + op.MARK)
+    _refer(e, record)
+    record.add(part, len(e.code))
     code = e.integers(part.shape) + e.integers(part.stride) + _flag(part.requires_grad) + _hooks(e)
     if not typed:
         code += e.name("torch", part.dtype)
@@ -107,7 +108,7 @@ def _call(e: Emitter, part: StoragePart, cls: Name | None = None) -> None:
 def _part(e: Emitter, part: Part) -> None:
     """Any other part: a contiguous tensor with a storage of its own."""
     if not e.recall(part):
-        _call(e, stored(part))
+        _call(e, part, stored(part))
         e.code.append(op.REDUCE + e.remember(part))
 
 
@@ -157,7 +158,7 @@ def _subclass(e: Emitter, value: TensorSubclass) -> None:
         function, arguments = _call_of(data)
         parts = [function, value.cls, arguments, value.state]
     elif isinstance(data, Part):
-        _call(e, data if type(data) is StoragePart else stored(data), value.cls)
+        _call(e, value, data if type(data) is StoragePart else stored(data), value.cls)
         parts = [value.state]
     else:
         raise UnsupportedTensorError(
