@@ -100,18 +100,18 @@ def _wanted(
     return wanted
 
 
-_ADVICE = "import the package that defines it, or load with strict=False to get it inert"
-
-
 def _refuse_unknown(prepared: list[Prepared]) -> None:
     unknown: list[AoserialError] = []
     for one in prepared:
         if one.outcome is None:
             kind = one.group.template.type
+            reason = one.reason or (
+                f"no type {kind!r} is registered; import the package that defines it"
+            )
             unknown += [
                 UnknownTypeError(
-                    f"{one.reason or f'no type {kind!r} is registered'}; {_ADVICE}", type=kind
+                    f"{reason}; load with strict=False to get it inert", type=kind
                 ).locate(name=name)
                 for name in one.group.members
             ]
-    raise_all(f"{len(unknown)} tensors are of unknown types", unknown)
+    raise_all(f"{len(unknown)} tensors are of unknown types, or unreadable", unknown)
