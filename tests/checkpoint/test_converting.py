@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from support.cases import FIXTURES, case_id, described
+from support.cases import FIXTURES, case_id, described, pickled_cases
 from support.files import edit_envelope, envelope_of
 from support.tensors import same_bytes
 
@@ -145,14 +144,12 @@ def test_inert_tensors_are_carried_as_they_are(ours, pickled, tmp_path):
 def test_what_loses_something_on_the_way_is_refused_and_named(tmp_path):
     lossy = FIXTURES / "torchao-0.13.0/fbgemm_int4/model.pt"
     convert(lossy, tmp_path / "x")  # this one does not
-    more = os.environ.get("AOSERIAL_FIXTURES")
-    if more:
-        lossy = Path(more) / "torchao-0.12.0/fbgemm_fp8/model.pt"
-        with pytest.raises(LossyMigrationError, match="leave_fbgemm_fp8.*convert to plain"):
-            convert(lossy, tmp_path / "y")
-        assert not (tmp_path / "y").exists()
-        (note,) = convert(lossy, tmp_path / "y", to="plain").notes
-        assert note.startswith("lossy: leave_fbgemm_fp8")
+    lossy = next(pickled_cases("fbgemm_fp8")) / "model.pt"
+    with pytest.raises(LossyMigrationError, match="leave_fbgemm_fp8.*convert to plain"):
+        convert(lossy, tmp_path / "y")
+    assert not (tmp_path / "y").exists()
+    (note,) = convert(lossy, tmp_path / "y", to="plain").notes
+    assert note.startswith("lossy: leave_fbgemm_fp8")
 
 
 # -- plain --------------------------------------------------------------------------------------
@@ -298,12 +295,6 @@ def test_migrating_to_a_pickle_stops_where_it_is_told_to(tmp_path):
 # -- real files ---------------------------------------------------------------------------------
 
 
-def cases() -> list[Path]:
-    more = os.environ.get("AOSERIAL_FIXTURES")
-    roots = (FIXTURES, Path(more)) if more else (FIXTURES,)
-    return [path.parent for root in roots for path in sorted(root.glob("torchao-*/*/model.pt"))]
-
-
 def assume_for(case: Path) -> dict[str, str]:
     told = described(case)
     answers = {}
@@ -314,7 +305,7 @@ def assume_for(case: Path) -> dict[str, str]:
     return answers
 
 
-@pytest.mark.parametrize("case", cases(), ids=case_id)
+@pytest.mark.parametrize("case", list(pickled_cases()), ids=case_id)
 def test_plain_values_of_every_release_are_torchaos_bit_for_bit(case, tmp_path):
     told = described(case)
     try:

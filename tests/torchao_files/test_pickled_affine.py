@@ -1,19 +1,18 @@
 """Every pickle of a real torchao release with an AffineQuantizedTensor, something around one, or a
 class that came before it: the weight stands for the values that the release had for it.
 
-The files are those under fixtures/, and any AOSERIAL_FIXTURES names.
+The files are those in fixtures/, and any AOSERIAL_FIXTURES names.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from support.cases import FIXTURES, case_id, described
+from support.cases import case_id, described, pickled_cases
 from support.tensors import same_bytes
 
 import aoserial
@@ -26,11 +25,9 @@ OPAQUE = ("SemiSparse", "Gemlite", "PackedLinearInt8", "DA8W4")
 
 
 def cases() -> Iterator[Path]:
-    more = os.environ.get("AOSERIAL_FIXTURES")
-    for root in (FIXTURES, Path(more)) if more else (FIXTURES,):
-        for path in sorted(root.glob("torchao-*/*/model.pt")):
-            if any(told["class"] in PATHS for told in described(path.parent)["keys"].values()):
-                yield path.parent
+    for case in pickled_cases():
+        if any(told["class"] in PATHS for told in described(case)["keys"].values()):
+            yield case
 
 
 @pytest.fixture(params=list(cases()), ids=case_id)

@@ -1,18 +1,17 @@
 """Every pickle of a real torchao release with a float8, int8, int4, intx, MX or NVFP4 weight of its
 own class: it loads, and stands for the values that the release had for it.
 
-The files are those under fixtures/ that have a model.pt, and any AOSERIAL_FIXTURES names.
+The files are those in fixtures/ that have a model.pt, and any AOSERIAL_FIXTURES names.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from support.cases import FIXTURES, case_id, described
+from support.cases import case_id, described, pickled_cases
 from support.tensors import same_bytes
 
 import aoserial
@@ -29,11 +28,9 @@ INERT = {path for row in opaque.CLASSES for path in row.paths}
 
 
 def cases() -> Iterator[Path]:
-    more = os.environ.get("AOSERIAL_FIXTURES")
-    for root in (FIXTURES, Path(more)) if more else (FIXTURES,):
-        for path in sorted(root.glob("torchao-*/*/model.pt")):
-            if any(told["class"] in PATHS for told in described(path.parent)["keys"].values()):
-                yield path.parent
+    for case in pickled_cases():
+        if any(told["class"] in PATHS for told in described(case)["keys"].values()):
+            yield case
 
 
 @pytest.fixture(params=list(cases()), ids=case_id)

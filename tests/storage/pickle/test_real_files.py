@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.cases import FIXTURES, case_id
+from support.cases import case_id, pickled_cases
 from support.tensors import same_bytes
 
 from aoserial.errors import ContainerError
@@ -29,17 +29,9 @@ from aoserial.storage.pickle import (
     scan,
 )
 
-MORE = os.environ.get("AOSERIAL_FIXTURES")
 WHEELS = os.environ.get("AOSERIAL_CHECKPOINTS")
-CASES = sorted(
-    path.parent
-    for root in (FIXTURES, *([Path(MORE)] if MORE else []))
-    for path in root.glob("torchao-*/*/model.pt")
-)
+CASES = list(pickled_cases())
 
-needs_fixtures = pytest.mark.skipif(
-    not CASES, reason="no model.pt in fixtures/: AOSERIAL_FIXTURES names no folder of them either"
-)
 needs_wheels = pytest.mark.skipif(
     not WHEELS, reason="AOSERIAL_CHECKPOINTS names no folder of checkpoints from packages"
 )
@@ -71,7 +63,6 @@ def flattened(values: dict[str, object]) -> dict[str, StoragePart]:
     }
 
 
-@needs_fixtures
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_every_plain_tensor_of_a_torchao_file_is_read_bit_for_bit(case):
     inner = torch.load(case / "expected.pt", weights_only=True)["inner"]
@@ -87,7 +78,6 @@ def test_every_plain_tensor_of_a_torchao_file_is_read_bit_for_bit(case):
             assert same_bytes(found[name.replace("/", ".")].read(), plain), name
 
 
-@needs_fixtures
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_classes_shapes_and_attributes_of_a_torchao_file_are_all_there(case):
     described = json.loads((case / "case.json").read_text())["keys"]
@@ -125,7 +115,6 @@ def check_attribute(value: object, told: dict) -> None:
             assert value.path == told["type"]
 
 
-@needs_fixtures
 def test_scan_knows_everything_in_a_plain_file_and_lists_torchaos_classes():
     for case in CASES[:40]:
         report = scan(case / "model.pt")

@@ -14,7 +14,7 @@ import numpy
 import pytest
 import torch
 from support import containers, lying_zip, pickle_assembler as asm
-from support.cases import FIXTURES, case_id
+from support.cases import case_id, pickled_cases
 from support.tensors import same_bytes
 from support.trees import assert_same
 
@@ -33,12 +33,7 @@ from aoserial.storage.pickle.writing.layout import directory, place
 from aoserial.storage.safetensors import SafetensorsFile, write_safetensors
 from aoserial.storage.source import Source
 
-MORE = os.environ.get("AOSERIAL_FIXTURES")
-CASES = sorted(
-    path.parent
-    for root in (FIXTURES, *([Path(MORE)] if MORE else []))
-    for path in root.glob("torchao-*/*/model.pt")
-)
+CASES = list(pickled_cases())
 
 
 def write(path: Path, tree: object, **options: object) -> Path:
@@ -57,7 +52,6 @@ def rewritten(path: Path, again: Path) -> Path:
     return again
 
 
-@pytest.mark.skipif(not CASES, reason="no model.pt in fixtures/ or where AOSERIAL_FIXTURES says")
 @pytest.mark.parametrize("case", CASES, ids=case_id)
 def test_a_file_of_torchao_is_the_same_when_it_is_written_again(case, tmp_path):
     rewritten(case / "model.pt", tmp_path / "x.pt")
