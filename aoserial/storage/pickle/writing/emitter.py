@@ -1,14 +1,15 @@
-"""The state of what writes a pickle: opcodes so far, what waits, what was remembered. Torch-free.
+"""The state of what writes a pickle: opcodes so far, and what was remembered. Torch-free.
 
-No recursion: what is still to be written waits on a stack of its own, so values may lie as deep
-inside each other as they like. What is mutable is remembered before that which is in it, so cycles
-close; what has to be made of its parts is remembered after them, and when a cycle has made it
-meanwhile, the parts are dropped again, as Python's pickler does it.
+No recursion: a handler that meets a value inside of its own gives it away and is resumed when it is
+written, so values may lie as deep inside each other as they like. What is mutable is remembered
+before that which is in it, so cycles close; what has to be made of its parts is remembered after
+them, and when a cycle has made it meanwhile, the parts are dropped again, as Python's pickler does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import NoneType
 from typing import Any, TypeAlias
 
 from aoserial.errors import UnsupportedTensorError
@@ -24,35 +25,11 @@ _BATCH = 1000
 # pickler gives up at about that depth, too.
 _MOST_INSIDE_ITSELF = 1000
 
-# Writes one value of the type it is for
-Handler: TypeAlias = Callable[["Emitter", Any], None]
+# Values inside of one, each given when its turn comes, and written before the next is asked for
+Inside: TypeAlias = Iterator[Value]
 
-
-class Code(bytes):
-    """Opcodes that wait for what is to be written before them. They remember nothing."""
-
-    __slots__ = ()
-
-
-class Late:
-    """Opcodes that are made when their turn comes: they remember something, or recall it."""
-
-    __slots__ = ("make",)
-
-    def __init__(self, make: Callable[[Emitter], bytes]) -> None:
-        self.make = make
-
-
-class Made:
-    """Waits for the parts of a value; see `Emitter.make`."""
-
-    __slots__ = ("code", "fill", "undo", "value")
-
-    def __init__(self, value: Value, code: bytes, undo: bytes, fill: Handler | None) -> None:
-        self.value = value
-        self.code = code
-        self.undo = undo
-        self.fill = fill
+# Writes one value of the type it is for, or begins to
+Handler: TypeAlias = Callable[["Emitter", Any], Inside | None]
 
 
 class Emitter:
@@ -60,10 +37,9 @@ class Emitter:
 
     Attributes:
         code: the opcodes, in pieces.
-        todo: values and opcodes still to be written, the next one last.
         records: the storages so far, by identity.
         classes: of storages by identity, where they are known from an earlier run.
-        value: the one that is being written.
+        value: the one that was begun last.
     """
 
     def __init__(self, handlers: Mapping[type, Handler], classes: Mapping[int, str]) -> None:
@@ -73,15 +49,16 @@ class Emitter:
             classes: see above.
         """
         self.code: list[bytes] = [op.HEADER]
-        self.todo: list[Value] = []
         self.records: dict[int, Record] = {}
         self.classes = classes
         self.value: Value = None
-        self._handlers: dict[type, Handler] = {
-            Code: Emitter._write,
-            Late: Emitter._late,
-            Made: Emitter._made,
-            **handlers,
+        self._handlers = handlers
+        self._scalars: dict[type, Callable[[Any], bytes]] = {
+            str: self.text,
+            int: op.integer,
+            bool: op.flag,
+            float: op.number,
+            NoneType: op.none,
         }
         self._remembered = 0
         self._memo: dict[int, bytes] = {}
@@ -92,15 +69,27 @@ class Emitter:
 
     def run(self, root: Value) -> None:
         """Writes the value and all that is in it."""
-        todo, handlers = self.todo, self._handlers
-        todo.append(root)
-        while todo:
-            value = self.value = todo.pop()
-            handler = handlers.get(type(value))
-            if handler is None:
-                handler = self._other(value)
-            handler(self, value)
-        self.code.append(op.STOP)
+        handlers, scalars, append = self._handlers, self._scalars, self.code.append
+        outer: list[Inside] = []
+        inside: Inside = iter((root,))
+        while True:
+            for value in inside:
+                scalar = scalars.get(type(value))
+                if scalar is not None:
+                    append(scalar(value))
+                    continue
+                self.value = value
+                handler = handlers.get(type(value)) or self._other(value)
+                more = handler(self, value)
+                if more is not None:
+                    outer.append(inside)
+                    inside = more
+                    break
+            else:
+                if not outer:
+                    append(op.STOP)
+                    return
+                inside = outer.pop()
 
     def _other(self, value: Value) -> Handler:
         if isinstance(value, Part):
@@ -110,68 +99,57 @@ class Emitter:
             "none of the values that stand for what a pickle holds"
         )
 
-    # -- what waits -------------------------------------------------------------------------------
+    # -- what is put into others, and what is made of them ----------------------------------------
 
-    def then(self, *items: Value) -> None:
-        """Puts these before all else that waits."""
-        self.todo.extend(reversed(items))
+    def append(self, items: Sequence[Value]) -> Inside:
+        """Appends these to what is on the stack."""
+        scalars, append = self._scalars, self.code.append
+        for start in range(0, len(items), _BATCH):
+            append(op.MARK)
+            for item in items[start : start + _BATCH]:
+                scalar = scalars.get(type(item))
+                if scalar is None:
+                    yield item
+                else:
+                    append(scalar(item))
+            append(op.APPENDS)
 
-    def append(self, items: Sequence[Value]) -> None:
-        """What waits next is these, to be appended to what is on the stack then."""
-        for start in reversed(range(0, len(items), _BATCH)):
-            self.todo.append(Code(op.APPENDS))
-            self.todo.extend(items[start : start + _BATCH][::-1])
-            self.todo.append(Code(op.MARK))
+    def set(self, pairs: Sequence[tuple[Value, Value]]) -> Inside:
+        """Sets these on what is on the stack."""
+        scalars, append = self._scalars, self.code.append
+        for start in range(0, len(pairs), _BATCH):
+            append(op.MARK)
+            for pair in pairs[start : start + _BATCH]:
+                for item in pair:
+                    scalar = scalars.get(type(item))
+                    if scalar is None:
+                        yield item
+                    else:
+                        append(scalar(item))
+            append(op.SETITEMS)
 
-    def set(self, pairs: Sequence[tuple[Value, Value]]) -> None:
-        """What waits next is these, to be set on what is on the stack then."""
-        for start in reversed(range(0, len(pairs), _BATCH)):
-            self.todo.append(Code(op.SETITEMS))
-            for pair in pairs[start : start + _BATCH][::-1]:
-                self.todo.extend(pair[::-1])
-            self.todo.append(Code(op.MARK))
-
-    def make(
-        self,
-        value: Value,
-        parts: Iterable[Value],
-        code: bytes,
-        *,
-        undo: bytes,
-        fill: Handler | None = None,
-    ) -> None:
-        """What waits next is these, of which `code` then makes the value.
-
-        Args:
-            value: remembered once it is made.
-            parts: in order.
-            code: takes what lies on the stack, and leaves the value.
-            undo: takes it as well, and leaves nothing: a cycle has made the value meanwhile.
-            fill: writes what is put into the value once it is made.
-        """
+    def begin(self, value: Value) -> None:
+        """To be called before the parts of a value are written."""
         begun = self._begun.get(id(value), 0) + 1
         if begun > _MOST_INSIDE_ITSELF:
             raise UnsupportedTensorError("this is part of itself, and so can never be made")
         self._begun[id(value)] = begun
-        self.todo.append(Made(value, code, undo, fill))
-        self.todo.extend(reversed(tuple(parts)))
 
-    def _write(self, code: Code) -> None:
-        self.code.append(code)
+    def made(self, value: Value, code: bytes, *, undo: bytes) -> bool:
+        """Makes a value of its parts on the stack by `code`, unless a cycle has made it meanwhile.
 
-    def _late(self, late: Late) -> None:
-        self.code.append(late.make(self))
+        Args:
+            value: remembered from now on.
+            code: takes the parts, and leaves the value.
+            undo: takes them as well, and leaves nothing.
 
-    def _made(self, made: Made) -> None:
-        value = made.value
+        Returns:
+            Whether it was made just now.
+        """
         self._begun[id(value)] -= 1
-        if id(value) in self._memo:
-            self.code.append(made.undo)
-            self.recall(value)
-        else:
-            self.code.append(made.code + self.remember(value))
-            if made.fill is not None:
-                made.fill(self, value)
+        known = self._memo.get(id(value))
+        self.code.append(code + self.remember(value) if known is None else undo + known)
+        return known is None
 
     # -- what is there more than once -------------------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from aoserial.errors import AoserialError, UnsupportedTensorError
 from aoserial.storage.pickle.dtypes import ITEMSIZES, NUMPY_DTYPES
 from aoserial.storage.pickle.plain import NumpyDtype
@@ -20,88 +22,101 @@ from aoserial.storage.pickle.values import (
     TorchDtype,
     TorchLayout,
     TorchSize,
+    Value,
 )
 from aoserial.storage.pickle.writing import opcodes as op
-from aoserial.storage.pickle.writing.emitter import Code, Emitter, Handler
+from aoserial.storage.pickle.writing.emitter import Emitter, Handler, Inside
 from aoserial.storage.pickle.writing.plain import binary
 
 # -- unknown objects ------------------------------------------------------------------------------
 
-_CALLS = {"reduce": op.REDUCE, "newobj": op.NEWOBJ}
+
+def _object(e: Emitter, value: ObjectValue) -> Inside | None:
+    return None if e.recall(value) else _inside_object(e, value)
 
 
-def _object(e: Emitter, value: ObjectValue) -> None:
-    if e.recall(value):
-        return
-    parts = [value.function, value.arguments]
-    code = _CALLS.get(value.kind)
-    if code is not None:
-        e.make(value, parts, code, undo=op.POP * 2, fill=_fill)
-    elif value.kind == "newobj_ex":
-        keywords = Code(op.EMPTY_DICT) if value.keywords is None else value.keywords
-        e.make(value, [*parts, keywords], op.NEWOBJ_EX, undo=op.POP * 3, fill=_fill)
-    elif value.kind in {"inst", "obj"}:
+def _inside_object(e: Emitter, value: ObjectValue) -> Inside:
+    e.begin(value)
+    code, undo, parts = _call_of(value)
+    if undo == op.POP_MARK:
         e.code.append(op.MARK)
-        lines = _lines(value)
-        if lines is None:
-            parts = [value.function, *value.arguments]
-            e.make(value, parts, op.OBJ, undo=op.POP_MARK, fill=_fill)
-        else:
-            e.make(value, value.arguments, op.INST + lines, undo=op.POP_MARK, fill=_fill)
-    else:
-        raise UnsupportedTensorError(f"an object is made by {value.kind!r:.40}, which is no way")
-
-
-def _lines(value: ObjectValue) -> bytes | None:
-    """The class as INST has it; None when it takes OBJ, which means the same."""
-    function = value.function
-    if value.kind != "inst" or type(function) is not Name:
-        return None
-    return op.on_lines(function.module, function.name)
-
-
-def _fill(e: Emitter, value: ObjectValue) -> None:
-    """Items, then pairs, then states, as Python's pickler orders them."""
-    for state in reversed(value.states):
-        e.then(state, Code(op.BUILD))
-    if value.pairs:
-        e.set(value.pairs)
-    if value.items:
-        e.append(value.items)
-    elif type(value.items) is list:
-        # it was appended to, by nothing: without that it could be taken for the member of an enum
-        e.then(Code(op.MARK + op.APPENDS))
-
-
-def _partial(e: Emitter, value: Partial) -> None:
-    if not e.recall(value):
-        e.code.append(e.name("functools", "partial"))
-        code = op.TUPLES[1] + op.REDUCE
-        e.make(value, (value.function,), code, undo=op.POP * 2, fill=_fill_partial)
-
-
-def _fill_partial(e: Emitter, value: Partial) -> None:
-    state = (value.function, value.arguments, value.keywords, value.attributes)
-    e.then(Code(op.MARK), *state, Code(op.TUPLE + op.BUILD))
-
-
-def _rebuilt(e: Emitter, value: Rebuilt) -> None:
-    if not e.recall(value):
-        e.code.append(e.name("aoserial", "_rebuild") + op.MARK)
-        parts = (value.type, value.version, *value.arguments)
-        e.make(value, parts, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
-
-
-def _reference(e: Emitter, value: Reference) -> None:
-    if e.recall(value):
+    yield from parts
+    if not e.made(value, code, undo=undo):
         return
+    # items, then pairs, then states, as Python's pickler orders them
+    if value.items:
+        yield from e.append(value.items)
+    elif type(value.items) is list:
+        # nothing was appended to it: without that it could be taken for the member of an enum
+        e.code.append(op.MARK + op.APPENDS)
+    yield from e.set(value.pairs)
+    for state in value.states:
+        yield state
+        e.code.append(op.BUILD)
+
+
+def _call_of(value: ObjectValue) -> tuple[bytes, bytes, Sequence[Value]]:
+    """What makes an object, what drops its parts instead, and those parts."""
+    function, arguments = value.function, value.arguments
+    match value.kind:
+        case "reduce":
+            return op.REDUCE, op.POP * 2, (function, arguments)
+        case "newobj":
+            return op.NEWOBJ, op.POP * 2, (function, arguments)
+        case "newobj_ex":
+            return op.NEWOBJ_EX, op.POP * 3, (function, arguments, value.keywords)
+        case "inst" | "obj":
+            inst = value.kind == "inst" and type(function) is Name
+            lines = op.on_lines(function.module, function.name) if inst else None
+            # OBJ means the same
+            if lines is None:
+                return op.OBJ, op.POP_MARK, (function, *arguments)
+            return op.INST + lines, op.POP_MARK, arguments
+    raise UnsupportedTensorError(f"an object is made by {value.kind!r:.40}, which is no way")
+
+
+def _partial(e: Emitter, value: Partial) -> Inside | None:
+    return None if e.recall(value) else _inside_partial(e, value)
+
+
+def _inside_partial(e: Emitter, value: Partial) -> Inside:
+    e.begin(value)
+    e.code.append(e.name("functools", "partial"))
+    yield value.function
+    if e.made(value, op.TUPLES[1] + op.REDUCE, undo=op.POP * 2):
+        e.code.append(op.MARK)
+        yield from (value.function, value.arguments, value.keywords, value.attributes)
+        e.code.append(op.TUPLE + op.BUILD)
+
+
+def _rebuilt(e: Emitter, value: Rebuilt) -> Inside | None:
+    return None if e.recall(value) else _inside_rebuilt(e, value)
+
+
+def _inside_rebuilt(e: Emitter, value: Rebuilt) -> Inside:
+    e.begin(value)
+    head = e.name("aoserial", "_rebuild") + op.MARK + e.text(value.type)
+    e.code.append(head + op.integer(value.version))
+    yield from value.arguments
+    e.made(value, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
+
+
+def _reference(e: Emitter, value: Reference) -> Inside | None:
+    if e.recall(value):
+        return None
     try:
         known = Storages(_not_here)(value.id)
     except AoserialError:
         known = True
     if known is not None:
         raise UnsupportedTensorError("this reference would be taken for one to a storage")
-    e.make(value, (value.id,), op.BINPERSID, undo=op.POP)
+    return _inside_reference(e, value)
+
+
+def _inside_reference(e: Emitter, value: Reference) -> Inside:
+    e.begin(value)
+    yield value.id
+    e.made(value, op.BINPERSID, undo=op.POP)
 
 
 def _not_here(key: str, dtype: str, count: int) -> StorageRef:

@@ -28,6 +28,16 @@ _U16, _I32, _U32, _F64 = (struct.Struct(code).pack for code in ("<H", "<i", "<I"
 _LENGTH_BITS = 32
 
 
+def none(_: None) -> bytes:
+    """NONE."""
+    return NONE
+
+
+def flag(value: bool) -> bytes:
+    """NEWTRUE or NEWFALSE."""
+    return TRUE if value else FALSE
+
+
 def integer(value: int) -> bytes:
     """BININT1, BININT2, BININT, LONG1 or LONG4."""
     if 0 <= value < 256:

@@ -7,34 +7,14 @@ from collections.abc import Iterable
 from aoserial.errors import UnsupportedTensorError
 from aoserial.storage.pickle.values import Key, StateDict, Value
 from aoserial.storage.pickle.writing import opcodes as op
-from aoserial.storage.pickle.writing.emitter import Code, Emitter, Handler
+from aoserial.storage.pickle.writing.emitter import Emitter, Handler, Inside
 
-# -- scalars --------------------------------------------------------------------------------------
-
-
-def _none(e: Emitter, _: None) -> None:
-    e.code.append(op.NONE)
-
-
-def _bool(e: Emitter, value: bool) -> None:
-    e.code.append(op.TRUE if value else op.FALSE)
-
-
-def _int(e: Emitter, value: int) -> None:
-    e.code.append(op.integer(value))
-
-
-def _float(e: Emitter, value: float) -> None:
-    e.code.append(op.number(value))
+# -- scalars that are objects ---------------------------------------------------------------------
 
 
 def _complex(e: Emitter, value: complex) -> None:
     numbers = op.number(value.real) + op.number(value.imag)
     e.code.append(e.name("builtins", "complex") + numbers + op.TUPLES[2] + op.REDUCE)
-
-
-def _str(e: Emitter, value: str) -> None:
-    e.code.append(e.text(value))
 
 
 def _bytes(e: Emitter, value: bytes) -> None:
@@ -65,54 +45,73 @@ def _bytearray(e: Emitter, value: bytearray) -> None:
 # -- containers -----------------------------------------------------------------------------------
 
 
-def _list(e: Emitter, value: list[Value]) -> None:
-    if not e.recall(value):
-        e.code.append(op.EMPTY_LIST + e.remember(value))
-        e.append(value)
+def _list(e: Emitter, value: list[Value]) -> Inside | None:
+    if e.recall(value):
+        return None
+    e.code.append(op.EMPTY_LIST + e.remember(value))
+    return e.append(value) if value else None
 
 
 _INT = {int}
 
 
-def _tuple(e: Emitter, value: tuple[Value, ...]) -> None:
+def _tuple(e: Emitter, value: tuple[Value, ...]) -> Inside | None:
     if not value:
         e.code.append(op.EMPTY_TUPLE)
     elif e.recall(value):
         pass
     elif set(map(type, value)) == _INT:
         e.code.append(e.integers(value) + e.remember(value))
-    elif len(value) < len(op.TUPLES):
-        e.make(value, value, op.TUPLES[len(value)], undo=op.POP * len(value))
+    else:
+        return _inside_tuple(e, value)
+    return None
+
+
+def _inside_tuple(e: Emitter, value: tuple[Value, ...]) -> Inside:
+    e.begin(value)
+    if len(value) < len(op.TUPLES):
+        yield from value
+        e.made(value, op.TUPLES[len(value)], undo=op.POP * len(value))
     else:
         e.code.append(op.MARK)
-        e.make(value, value, op.TUPLE, undo=op.POP_MARK)
+        yield from value
+        e.made(value, op.TUPLE, undo=op.POP_MARK)
 
 
-def _dict(e: Emitter, value: dict[Value, Value]) -> None:
-    if not e.recall(value):
-        e.code.append(op.EMPTY_DICT + e.remember(value))
-        e.set(list(value.items()))
+def _dict(e: Emitter, value: dict[Value, Value]) -> Inside | None:
+    if e.recall(value):
+        return None
+    e.code.append(op.EMPTY_DICT + e.remember(value))
+    return e.set(list(value.items())) if value else None
 
 
-def _state_dict(e: Emitter, value: StateDict) -> None:
-    if not e.recall(value):
-        made = e.name("collections", "OrderedDict") + op.EMPTY_TUPLE + op.REDUCE
-        e.code.append(made + e.remember(value))
-        if value.attributes is not None:
-            e.then(value.attributes, Code(op.BUILD))
-        e.set(list(value.items()))
+def _state_dict(e: Emitter, value: StateDict) -> Inside | None:
+    return None if e.recall(value) else _inside_state_dict(e, value)
 
 
-def _set_by(cls: str) -> Handler:
+def _inside_state_dict(e: Emitter, value: StateDict) -> Inside:
+    made = e.name("collections", "OrderedDict") + op.EMPTY_TUPLE + op.REDUCE
+    e.code.append(made + e.remember(value))
+    yield from e.set(list(value.items()))
+    if value.attributes is not None:
+        yield value.attributes
+        e.code.append(op.BUILD)
+
+
+def _set(e: Emitter, value: set[Value]) -> Inside | None:
+    return None if e.recall(value) else _members(e, "set", value)
+
+
+def _frozen_set(e: Emitter, value: frozenset[Value]) -> Inside | None:
+    return None if e.recall(value) else _members(e, "frozenset", value)
+
+
+def _members(e: Emitter, cls: str, value: set[Value] | frozenset[Value]) -> Inside:
     """Sets are made of a list, before protocol 4 which has opcodes for them."""
-
-    def write(e: Emitter, value: set[Value] | frozenset[Value]) -> None:
-        if not e.recall(value):
-            e.code.append(e.name("builtins", cls) + op.EMPTY_LIST)
-            e.make(value, (), op.TUPLES[1] + op.REDUCE, undo=op.POP * 2)
-            e.append(_ordered(value))
-
-    return write
+    e.begin(value)
+    e.code.append(e.name("builtins", cls) + op.EMPTY_LIST)
+    yield from e.append(_ordered(value))
+    e.made(value, op.TUPLES[1] + op.REDUCE, undo=op.POP * 2)
 
 
 def _ordered(members: Iterable[Value]) -> list[Value]:
@@ -123,26 +122,21 @@ def _ordered(members: Iterable[Value]) -> list[Value]:
     return plain + sorted(keys, key=lambda key: key.number)
 
 
-def _key(e: Emitter, value: Key) -> None:
+def _key(_: Emitter, value: Key) -> Inside:
     if type(value.value) is Key:
         raise UnsupportedTensorError("this is the key of a key, which stands for nothing")
-    e.then(value.value)
+    return iter((value.value,))
 
 
 HANDLERS: dict[type, Handler] = {
-    type(None): _none,
-    bool: _bool,
-    int: _int,
-    float: _float,
     complex: _complex,
-    str: _str,
     bytes: _bytes,
     bytearray: _bytearray,
     list: _list,
     tuple: _tuple,
     dict: _dict,
     StateDict: _state_dict,
-    set: _set_by("set"),
-    frozenset: _set_by("frozenset"),
+    set: _set,
+    frozenset: _frozen_set,
     Key: _key,
 }

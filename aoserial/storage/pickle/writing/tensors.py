@@ -20,7 +20,7 @@ from aoserial.storage.pickle.tensors import (
 )
 from aoserial.storage.pickle.values import Name, TorchLayout, Value
 from aoserial.storage.pickle.writing import opcodes as op
-from aoserial.storage.pickle.writing.emitter import Emitter, Handler, Late
+from aoserial.storage.pickle.writing.emitter import Emitter, Handler, Inside
 from aoserial.storage.pickle.writing.objects import device, layout
 from aoserial.storage.pickle.writing.records import CLASSES, UNTYPED, Record
 
@@ -28,13 +28,6 @@ from aoserial.storage.pickle.writing.records import CLASSES, UNTYPED, Record
 def _hooks(e: Emitter) -> bytes:
     """Backward hooks, of which each tensor has its own dict: torch writes it empty."""
     return e.name("collections", "OrderedDict") + op.EMPTY_TUPLE + op.REDUCE
-
-
-_HOOKS = Late(_hooks)
-
-
-def _flag(value: bool) -> bytes:
-    return op.TRUE if value else op.FALSE
 
 
 # -- storages -------------------------------------------------------------------------------------
@@ -93,7 +86,9 @@ def _call(e: Emitter, value: Value, part: StoragePart, cls: Name | None = None) 
     e.code.append(code + op.MARK)
     _refer(e, record)
     record.add(part, len(e.code))
-    code = e.integers(part.shape) + e.integers(part.stride) + _flag(part.requires_grad) + _hooks(e)
+    code = (
+        e.integers(part.shape) + e.integers(part.stride) + op.flag(part.requires_grad) + _hooks(e)
+    )
     if not typed:
         code += e.name("torch", part.dtype)
     if part.conjugate or part.negative:
@@ -115,61 +110,80 @@ def _part(e: Emitter, part: Part) -> None:
 # -- what wraps them ------------------------------------------------------------------------------
 
 
-def _parameter(e: Emitter, value: ParameterValue) -> None:
-    if e.recall(value):
-        return
-    parts = [value.data, value.requires_grad, _HOOKS]
-    name = "_rebuild_parameter"
-    if value.state is not None:
-        parts.append(value.state)
-        name += "_with_state"
+def _parameter(e: Emitter, value: ParameterValue) -> Inside | None:
+    return None if e.recall(value) else _inside_parameter(e, value)
+
+
+def _inside_parameter(e: Emitter, value: ParameterValue) -> Inside:
+    e.begin(value)
+    plain = value.state is None
+    name = "_rebuild_parameter" if plain else "_rebuild_parameter_with_state"
     e.code.append(e.name("torch._utils", name) + op.MARK)
-    e.make(value, parts, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
+    yield value.data
+    e.code.append(op.flag(value.requires_grad) + _hooks(e))
+    if not plain:
+        yield value.state
+    e.made(value, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
 
 
-def _wrapper(e: Emitter, value: WrapperSubclass) -> None:
-    if e.recall(value):
-        return
+def _wrapper(e: Emitter, value: WrapperSubclass) -> Inside | None:
+    return None if e.recall(value) else _inside_wrapper(e, value)
+
+
+def _inside_wrapper(e: Emitter, value: WrapperSubclass) -> Inside:
+    """`_rebuild_from_type_v2(_rebuild_wrapper_subclass, class, arguments, state)`."""
+    e.begin(value)
     cls = value.cls.module, value.cls.name
-    e.code += (
-        e.name("torch._tensor", "_rebuild_from_type_v2") + op.MARK,
-        e.name("torch._utils", "_rebuild_wrapper_subclass"),
-        e.name(*cls) + op.MARK + e.name(*cls),
-        e.name("torch", value.dtype),
-        e.integers(value.shape),
-        e.integers(value.stride),
-        op.integer(value.storage_offset),
-        layout(e, TorchLayout(value.layout)),
-        device(e, value.device),
-        _flag(value.requires_grad),
-        op.TUPLE,
+    e.code.append(
+        e.name("torch._tensor", "_rebuild_from_type_v2")
+        + op.MARK
+        + e.name("torch._utils", "_rebuild_wrapper_subclass")
+        + e.name(*cls)
+        + op.MARK
+        + e.name(*cls)
+        + e.name("torch", value.dtype)
+        + e.integers(value.shape)
+        + e.integers(value.stride)
+        + op.integer(value.storage_offset)
+        + layout(e, TorchLayout(value.layout))
+        + device(e, value.device)
+        + op.flag(value.requires_grad)
+        + op.TUPLE
     )
-    e.make(value, (value.state,), op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
+    yield value.state
+    e.made(value, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
 
 
-def _subclass(e: Emitter, value: TensorSubclass) -> None:
+def _subclass(e: Emitter, value: TensorSubclass) -> Inside | None:
+    return None if e.recall(value) else _inside_subclass(e, value)
+
+
+def _inside_subclass(e: Emitter, value: TensorSubclass) -> Inside:
     """`_rebuild_from_type_v2(function, class, arguments, state)`, where a call makes the data."""
-    if e.recall(value):
-        return
+    e.begin(value)
     e.code.append(e.name("torch._tensor", "_rebuild_from_type_v2") + op.MARK)
     data = value.data
-    parts: list[Value]
     if type(data) is TorchTensor:
         function, arguments = _call_of(data)
-        parts = [function, value.cls, arguments, value.state]
+        yield from (function, value.cls, arguments)
     elif isinstance(data, Part):
         _call(e, value, data if type(data) is StoragePart else stored(data), value.cls)
-        parts = [value.state]
     else:
         raise UnsupportedTensorError(
             f"the data of a tensor of a class of its own are a {type(data).__name__}"
         )
-    e.make(value, parts, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
+    yield value.state
+    e.made(value, op.TUPLE + op.REDUCE, undo=op.POP_MARK + op.POP)
 
 
-def _torch_tensor(e: Emitter, value: TorchTensor) -> None:
-    if not e.recall(value):
-        e.make(value, _call_of(value), op.REDUCE, undo=op.POP * 2)
+def _torch_tensor(e: Emitter, value: TorchTensor) -> Inside | None:
+    return None if e.recall(value) else _inside_torch_tensor(e, value)
+
+
+def _inside_torch_tensor(e: Emitter, value: TorchTensor) -> Inside:
+    e.begin(value)
+    yield from _call_of(value)
+    e.made(value, op.REDUCE, undo=op.POP * 2)
 
 
 def _call_of(value: TorchTensor) -> tuple[Name, tuple[Value, ...]]:
