@@ -35,7 +35,7 @@ def dequantized(
         record = one.outcome.record
         try:
             with locating(name=spell_members(one.group)):
-                dequantize = _dequantizer(record)
+                dequantize = dequantizer(record)
         except AoserialError as fault:
             faults.append(fault)
             continue
@@ -57,8 +57,13 @@ def dequantized(
     return replace(contents, records={}, plain=plain, trail=[*contents.trail, *trail])
 
 
-def _dequantizer(record: Record) -> Callable[..., torch.Tensor]:
-    """A function of a record's parts, in their order, that gives the tensor they stand for."""
+def dequantizer(record: Record) -> Callable[..., torch.Tensor]:
+    """A function of a record's parts, in their order, that gives the tensor they stand for.
+
+    Raises:
+        UnsupportedOperationError: the class of its type does not say how to dequantize.
+        UnknownTypeError, VersionError, FieldError: there is no class, or not of such a record.
+    """
     build = builder(record)
     entry = CLASSES.find(record.type)
     method = None if entry is None else getattr(entry.cls, "dequantize", None)

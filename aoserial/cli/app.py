@@ -164,6 +164,25 @@ def verify_command(path: str, deep: bool) -> int:
     return CLEAN if verdict else FINDINGS
 
 
+@cli.command("diff")
+@click.argument("left", metavar="A")
+@click.argument("right", metavar="B")
+@click.option("--json", "as_json", is_flag=True, help="Print for machines.")
+@_assume_option
+def diff_command(left: str, right: str, as_json: bool, assume: dict[str, str]) -> int:
+    """Compares the tensors of two checkpoints: types, fields, and values."""
+    from aoserial.checkpoint.comparing import compare
+    from aoserial.cli import comparison
+
+    with render.progress("comparing") as progress:
+        found = compare(left, right, assume=assume, progress=progress)
+    if as_json:
+        click.echo(comparison.as_json(found))
+    else:
+        comparison.show(found)
+    return CLEAN if found else FINDINGS
+
+
 @cli.command("scan")
 @click.argument("path")
 def scan_command(path: str) -> int:

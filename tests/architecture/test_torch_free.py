@@ -41,6 +41,7 @@ def heavy_modules_after(code: str) -> str:
         f"from aoserial.cli.app import run; run(['inspect', {str(CASE)!r}])",
         f"from aoserial.cli.app import run; run(['migrate', '--dry-run', {str(CASE)!r}])",
         f"from aoserial.cli.app import run; run(['verify', {str(CASE)!r}])",
+        f"import os; from aoserial.cli.app import run; run(['diff', {str(CASE)!r}, os.devnull])",
         "from aoserial.cli.app import run; run(['history'])",
         "from aoserial.cli.app import run; run(['history', 'torchao.AffineQuantizedTensor'])",
         "from aoserial.cli.app import run; run(['--help'])",

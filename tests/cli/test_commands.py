@@ -221,3 +221,36 @@ def test_the_installed_script_runs_and_a_closed_pipe_is_no_error():
         check=False,
     )
     assert "Traceback" not in result.stderr
+
+
+def test_diff_tells_equal_from_different_and_an_error_from_both(path, tmp_path, capsys):
+    other = tmp_path / "other.safetensors"
+    state = aoserial.load(path)
+    state["m.bias"] = torch.full((8,), 1.5)
+    state["new"] = torch.ones(1)
+    aoserial.save(state, other)
+    assert run(["diff", str(path), str(path)]) == 0
+    assert capsys.readouterr().out == "3 tensors equal, 0 different, 0 only in A, 0 only in B\n"
+    assert run(["diff", str(path), str(other)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        f"only in {other}: new",
+        "m.bias: values: 8 of 8 differ, by at most 0.5 (relative 0.333)",
+        "2 tensors equal, 1 different, 0 only in A, 1 only in B",
+    ]
+    assert run(["diff", str(path), str(tmp_path / "none")]) == 2
+
+
+def test_diff_as_json_has_no_number_that_json_has_not(path, tmp_path, capsys):
+    other = tmp_path / "other.safetensors"
+    aoserial.save(aoserial.load(path) | {"m.bias": torch.full((8,), float("nan"))}, other)
+    assert run(["diff", "--json", str(path), str(other)]) == 1
+    told = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert told["differing"][0]["values"]["max_absolute"] == "inf"
+
+
+def test_diff_of_a_migrated_file_says_that_the_values_are_the_same(tmp_path, capsys):
+    aoserial.migrate(CASE, tmp_path / "new")
+    assert run(["diff", str(CASE), str(tmp_path / "new")]) == 1
+    shown = capsys.readouterr().out
+    assert "0.weight: type: torchao.Float8Tensor@2 | aoserial.Float8Tensor@1" in shown
+    assert "0.weight: the same values, bit for bit" in shown
