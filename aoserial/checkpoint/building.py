@@ -14,6 +14,7 @@ from aoserial.migrations import bind
 from aoserial.record import Record
 from aoserial.storage import BY_NAME, Part, TensorPart
 from aoserial.tensors import InertTensor, Loaded, builder
+from aoserial.tensors.convert import Build
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
@@ -23,10 +24,13 @@ def read_state(
     prepared: Iterable[Prepared],
     wanted: Collection[str] | None = None,
     progress: Progress | None = None,
+    *,
+    make: Callable[[Record], Build] = builder,
 ) -> dict[str, Loaded]:
     """The tensors of a file by name; what is tied in it is one object.
 
     Args:
+        make: gives what makes the tensors of a group, of what its records became.
         wanted: the names to read; all if not given.
         progress: called with bytes done and bytes in all.
     """
@@ -40,7 +44,7 @@ def read_state(
         members = one.group.members
         if needed is not None:
             members = {name: keys for name, keys in members.items() if name in needed}
-        state.update(build_group(file, one, members))
+        state.update(build_group(file, one, members, make))
         if progress is not None:
             done += len(one.group.members) * one.group.template.nbytes
             progress(done, total)
@@ -74,15 +78,21 @@ def _marked(file: Archive, name: str, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def build_group(
-    file: Archive, one: Prepared, members: Mapping[str, tuple[str, ...]]
+    file: Archive,
+    one: Prepared,
+    members: Mapping[str, tuple[str, ...]],
+    make: Callable[[Record], Build] = builder,
 ) -> Iterator[tuple[str, Loaded]]:
     """The live tensors of some members of a group, by name."""
-    for name, built in _built(file, one, members):
+    for name, built in _built(file, one, members, make):
         yield name, built if isinstance(built, InertTensor) else _marked(file, name, built)
 
 
 def _built(
-    file: Archive, one: Prepared, members: Mapping[str, tuple[str, ...]]
+    file: Archive,
+    one: Prepared,
+    members: Mapping[str, tuple[str, ...]],
+    make: Callable[[Record], Build],
 ) -> Iterator[tuple[str, Loaded]]:
     if one.outcome is None:
         for name, keys in members.items():
@@ -96,7 +106,7 @@ def _built(
                 ),
             )
         return
-    build = builder(one.outcome.record)
+    build = make(one.outcome.record)
     places = _places(one)
     if places is None:
         yield from _build_derived(file, one, members, build)

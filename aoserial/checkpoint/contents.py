@@ -5,7 +5,7 @@ Each group of a catalog is resolved and migrated once, however many records it h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aoserial.errors import (
@@ -19,7 +19,7 @@ from aoserial.errors import (
 )
 from aoserial.migrations import STEPS, Outcome, Upgrader
 from aoserial.migrations.step import Version
-from aoserial.record import Catalog, Group
+from aoserial.record import Catalog, Group, Record
 from aoserial.record.envelope import collect_objects
 from aoserial.schema import REGISTRY, fingerprint
 
@@ -70,6 +70,26 @@ def _prepare(group: Group, upgrader: Upgrader, stop: Version | None) -> Prepared
     except OpaqueBytesError as error:
         return Prepared(group=group, outcome=None, reason=error.message)
     return Prepared(group=group, outcome=outcome)
+
+
+def become(
+    prepared: Sequence[Prepared],
+    change: Callable[[Record], Record],
+    faults: list[AoserialError],
+) -> list[Prepared]:
+    """Groups whose records become others once more; what cannot is put among `faults`."""
+    changed: list[Prepared] = []
+    for one in prepared:
+        if one.outcome is None:
+            changed.append(one)
+            continue
+        try:
+            with locating(name=spell_members(one.group)):
+                record = change(one.outcome.record)
+                changed.append(replace(one, outcome=replace(one.outcome, record=record)))
+        except AoserialError as fault:
+            faults += each_of(fault)
+    return changed
 
 
 def spell_members(group: Group) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 from aoserial.checkpoint.archives import Archive, open_archive
 from aoserial.checkpoint.archives.pickles import SET_ON_TENSOR
 from aoserial.checkpoint.building import Progress
-from aoserial.checkpoint.contents import Prepared, prepare, spell_members, upgrader_for
+from aoserial.checkpoint.contents import Prepared, become, prepare, upgrader_for
 from aoserial.checkpoint.dequantizing import dequantized
 from aoserial.checkpoint.gathering import check_metadata
 from aoserial.checkpoint.report import LoadReport
@@ -21,7 +21,6 @@ from aoserial.errors import (
     OptionError,
     PathError,
     UnknownTypeError,
-    each_of,
     locating,
     raise_all,
 )
@@ -155,26 +154,6 @@ _WRITERS: dict[
     "plain": _write_plain,
     "torchao": _write_torchao,
 }
-
-
-def become(
-    prepared: Sequence[Prepared],
-    change: Callable[[Record], Record],
-    faults: list[AoserialError],
-) -> list[Prepared]:
-    """Groups whose records become others once more; what cannot is put among `faults`."""
-    changed: list[Prepared] = []
-    for one in prepared:
-        if one.outcome is None:
-            changed.append(one)
-            continue
-        try:
-            with locating(name=spell_members(one.group)):
-                record = change(one.outcome.record)
-                changed.append(replace(one, outcome=replace(one.outcome, record=record)))
-        except AoserialError as fault:
-            faults += each_of(fault)
-    return changed
 
 
 # -- what is refused, and what is told ----------------------------------------------------------

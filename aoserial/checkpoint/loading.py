@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from aoserial.checkpoint.archives import open_archive
 from aoserial.checkpoint.building import Progress, read_state
-from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
-from aoserial.checkpoint.report import LoadReport
+from aoserial.checkpoint.contents import Prepared, become, prepare, upgrader_for
+from aoserial.checkpoint.report import AoserialWarning, LoadReport
 from aoserial.errors import (
     AoserialError,
+    OptionError,
     UnknownNameError,
     UnknownTypeError,
     UnsupportedOperationError,
     locating,
     raise_all,
 )
-from aoserial.record import Catalog
+from aoserial.record import Catalog, Record
 from aoserial.tensors import InertTensor, Loaded
 from aoserial.tensors.assembling import collector_paused
+from aoserial.tensors.convert import Build, builder
+from aoserial.torchao.installed import Installed
 
 if TYPE_CHECKING:
     import torch
@@ -47,18 +51,22 @@ def load(
         strict: raise for tensors of unknown types; otherwise they come as `InertTensor`.
         verify: `structure` checks all that the header says; `checksums` also reads every byte and
             compares CRC-32s, where the file has them.
-        into: whose classes to build.
+        into: whose classes to build. `torchao` makes those of the installed torchao (0.16 or later,
+            imported only then), with values and settings as they are; its own arithmetic is its
+            own: NVFP4 is the one type whose values differ by release, of which a warning tells.
         assume: answers to what a file cannot tell.
         progress: called with bytes done and bytes in all.
 
     Raises:
         UnknownNameError: a name in `names` that the checkpoint does not have.
         UnknownTypeError: `strict`, and a type that nobody registered.
+        UnsupportedOperationError: `into` torchao, and it is not installed, or too old.
+        UnsupportedTensorError: tensors that torchao has no class for; `Faults` lists them all.
         AoserialError: whatever `open` raises.
     """
     upgrader = upgrader_for(assume)
-    if into != "aoserial":
-        raise UnsupportedOperationError(f"into={into!r} is not available; 'aoserial' is")
+    if into not in ("aoserial", "torchao"):
+        raise OptionError(f"into={into!r:.60} is not 'aoserial' or 'torchao'")
     if verify not in ("structure", "checksums"):
         raise UnsupportedOperationError(f"verify={verify!r} is not 'structure' or 'checksums'")
     with (
@@ -74,7 +82,12 @@ def load(
             _refuse_unknown(prepared)
         LoadReport.of(file, prepared).warn()
         wanted = _wanted(catalog, prepared, names)
-        state = read_state(file, prepared, wanted, progress)
+        make: Callable[[Record], Build] = builder
+        if into == "torchao":
+            installed = Installed()
+            prepared = _into(installed, _holding(prepared, catalog, wanted))
+            make = installed.builder
+        state = read_state(file, prepared, wanted, progress, make=make)
     if str(device) != "cpu":
         state = {
             name: tensor if isinstance(tensor, InertTensor) else tensor.to(device)
@@ -98,6 +111,26 @@ def _wanted(
     ]
     raise_all(f"{len(unknown)} names are not in the checkpoint", unknown)
     return wanted
+
+
+def _holding(
+    prepared: list[Prepared], catalog: Catalog, wanted: Collection[str] | None
+) -> list[Prepared]:
+    """The groups that hold something of what is wanted."""
+    if wanted is None:
+        return prepared
+    homes = {catalog.ties.get(name, name) for name in wanted}
+    return [one for one in prepared if not homes.isdisjoint(one.group.members)]
+
+
+def _into(installed: Installed, prepared: list[Prepared]) -> list[Prepared]:
+    """Groups as what torchao's constructors take; warns of arithmetic that is not the record's."""
+    faults: list[AoserialError] = []
+    theirs = become(prepared, installed.counterpart, faults)
+    raise_all(f"torchao has no counterpart for {len(faults)} kinds of tensors", faults)
+    for note in installed.notes:
+        warnings.warn(note, AoserialWarning, stacklevel=3)
+    return theirs
 
 
 def _refuse_unknown(prepared: list[Prepared]) -> None:

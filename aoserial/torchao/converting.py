@@ -142,6 +142,9 @@ def _intx(record: Record) -> Record:
         )
     elif domain != "int":
         raise UnsupportedTensorError(f"torchao's intx type has no zero point of domain {domain!r}")
+    elif record.parts["zero_point"].dtype in ("int16", "int32", "int64"):
+        zero = record.parts["zero_point"]  # codes, which torchao has as int8 alone
+        record = record.put(zero_point=compute(_as_int8, zero, dtype="int8", shape=zero.shape))
     return _become(
         record,
         "IntxUnpackedToInt8Tensor",
@@ -198,6 +201,7 @@ _CONVERSIONS: dict[str, Callable[[Record], Record]] = {
     "aoserial.MXTensor": _mx,
     "aoserial.NVFP4Tensor": _nvfp4,
 }
+IN_LAYOUT = frozenset(_CONVERSIONS)
 
 
 def _become(record: Record, kind: str, **attributes: Value) -> Record:
@@ -379,6 +383,15 @@ def _zeros_like(scale: torch.Tensor) -> torch.Tensor:
     import torch  # torch-free module
 
     return torch.zeros_like(scale)
+
+
+def _as_int8(codes: torch.Tensor) -> torch.Tensor:
+    import torch  # torch-free module
+
+    narrow = codes.to(torch.int8)
+    if not torch.equal(narrow.to(codes.dtype), codes):
+        raise UnsupportedTensorError("torchao's intx type has zero points of int8, these are wider")
+    return narrow
 
 
 def _int8_zeros_like(scale: torch.Tensor) -> torch.Tensor:
