@@ -15,6 +15,7 @@ from aoserial.torchao import (
     prototypes,
     settings,
     training,
+    uintx,
     wrappers,
 )
 from aoserial.torchao.forms import PickledEnum, PickledObject, PickledType
@@ -32,6 +33,7 @@ CLASSES: tuple[PickledType, ...] = (
     *opaque.CLASSES,
     *prototypes.CLASSES,
     *training.CLASSES,
+    *uintx.CLASSES,
 )
 
 OBJECTS: tuple[PickledObject, ...] = (

@@ -25,6 +25,7 @@ from aoserial.torchao import (
     opaque,
     prototypes,
     training,
+    uintx,
     wrappers,
 )
 from aoserial.torchao.objects import ENUMS, OBJECTS
@@ -120,6 +121,7 @@ for _schema in (
     *flat.SCHEMAS,
     *prototypes.SCHEMAS,
     *training.SCHEMAS,
+    *uintx.SCHEMAS,
     *affine.SCHEMAS,
     *wrappers.SCHEMAS,
 ):

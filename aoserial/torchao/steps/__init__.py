@@ -15,6 +15,7 @@ from aoserial.torchao.steps import (
     microscaling,
     opaque,
     training,
+    uintx,
     wrappers,
 )
 
@@ -33,5 +34,6 @@ __all__ = [
     "microscaling",
     "opaque",
     "training",
+    "uintx",
     "wrappers",
 ]

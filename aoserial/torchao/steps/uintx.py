@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from aoserial.errors import FieldError
+from aoserial.migrations import migration
+from aoserial.record import Record
 from aoserial.storage import Part, Shape, compute
+from aoserial.torchao.uintx import SHARDS
 
 if TYPE_CHECKING:
     import torch
 
 _WIDTHS = (4, 2, 1)
+
+
+@migration("torchao.UintxTensor", 1, 1, becomes="aoserial.UIntTensor")
+def join_shards(record: Record) -> Record:
+    """UintxTensor of torchao 0.5 to 0.18 by itself: integers with no scale, which stay integers.
+
+    `packed_shape` is the logical shape, whatever its name says.
+    Proved by fixtures/torchao-0.7.0/uintx_tensor_uint3.
+    """
+    given = record.attributes
+    bits, dim = given["bit_width"], given["pack_dim"]
+    assert isinstance(bits, int)  # resolution checked the fields' types
+    assert isinstance(dim, int)
+    if given["packed_shape"] != record.shape:
+        raise FieldError(f"is not the shape, {list(record.shape)}").locate(field="packed_shape")
+    shards = {name: record.parts[name] for name in SHARDS if name in record.parts}
+    codes = unsharded(shards, bits=bits, shape=record.shape, dim=dim)
+    return replace(
+        record.at(1, type="aoserial.UIntTensor")
+        .drop("pack_dim", "packed_shape", *shards)
+        .put(qdata=codes),
+        dtype="uint8",
+    )
 
 
 def unsharded(shards: Mapping[str, Part], *, bits: int, shape: Shape, dim: int) -> Part:
