@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench fuzz clean
+.PHONY: demo test lint bench torchao-report fuzz clean
 
 demo: $(VENV)/.ready
 	$(BIN)/aoserial demo
@@ -21,6 +21,11 @@ lint: $(VENV)/.ready
 bench: $(VENV)/.ready
 	$(BIN)/python -m compileall -q aoserial
 	$(BIN)/python -m benchmarks
+
+# docs/torchao.md, from AOSERIAL_FIXTURES, a folder of golden cases; TORCHAO_PYTHON, a Python that has
+# torchao, gives its figures beside ours.
+torchao-report: $(VENV)/.ready
+	PYTHONPATH=tests $(BIN)/python -m torchao_files.report $(AOSERIAL_FIXTURES) $(TORCHAO_PYTHON)
 
 # Minutes. FUZZ_SEED=n for another run; a failure leaves the file that caused it.
 FUZZ_SEED ?= 1

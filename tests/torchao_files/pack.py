@@ -5,8 +5,9 @@
 FOLDER has cases of torchao's releases, `torchao-<release>/<case>`. Of them as many are taken as it
 takes to have everything at least once: each class path that a pickle names, each form of a type,
 each release, each type in each safetensors layout, what each type becomes, each reason to stay
-inert and each answer that a file needs. They go into `fixtures/torchao.tar.xz`, and into `MANIFEST.json`
-with what is expected of them. A case that is not read as it was written is never packed.
+inert and each answer that a file needs. They go into `fixtures/torchao.tar.xz`, and into
+`MANIFEST.json` with what is expected of them. A case that is not read as it was written is never
+packed.
 """
 
 from __future__ import annotations
