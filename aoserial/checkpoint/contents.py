@@ -47,8 +47,21 @@ def prepare(catalog: Catalog, upgrader: Upgrader, *, stop: Version | None = None
     Raises:
         AoserialError: one fault; `Faults` with all of them when there are several.
     """
-    prepared: list[Prepared] = []
     faults: list[AoserialError] = []
+    prepared = prepare_sound(catalog, upgrader, faults, stop=stop)
+    raise_all(f"{len(faults)} faults in the checkpoint's records", faults)
+    return prepared
+
+
+def prepare_sound(
+    catalog: Catalog,
+    upgrader: Upgrader,
+    faults: list[AoserialError],
+    *,
+    stop: Version | None = None,
+) -> list[Prepared]:
+    """As `prepare`, for the groups that nothing is wrong with; what is goes to `faults`."""
+    prepared: list[Prepared] = []
     for group in catalog.groups:
         try:
             with locating(name=spell_members(group)):
@@ -56,7 +69,6 @@ def prepare(catalog: Catalog, upgrader: Upgrader, *, stop: Version | None = None
         except AoserialError as fault:
             faults += each_of(fault)
     faults += _object_drift(catalog, upgrader)
-    raise_all(f"{len(faults)} faults in the checkpoint's records", faults)
     return prepared
 
 

@@ -1,17 +1,24 @@
 """Whether a checkpoint is what it says: `verify`.
 
 Torch-free where only headers and checksums are looked at; `deep` imports it to look at values.
+No fault hides another: whatever can be checked without the broken part is.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from aoserial.checkpoint.archives import Archive, open_archive
-from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
+from aoserial.checkpoint.contents import (
+    Prepared,
+    prepare_sound,
+    spell_members,
+    upgrader_for,
+)
 from aoserial.errors import AoserialError, MissingFileError, PathError, each_of
+from aoserial.record import Catalog
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,30 +39,38 @@ class Verdict:
         return not self.faults
 
 
-def verify(path: str | os.PathLike[str], *, deep: bool = False) -> Verdict:
+def verify(
+    path: str | os.PathLike[str],
+    *,
+    deep: bool = False,
+    assume: Mapping[str, str] | None = None,
+) -> Verdict:
     """Checks a checkpoint against itself.
 
     Args:
         deep: also read every byte, compare the checksums, and look at the values of quantized
-            tensors: scales must be finite, codes in range.
+            tensors: scales must be finite and without a sign, codes and indices in range.
+        assume: answers to what the file cannot tell; a tensor that needs one is a fault without.
 
     Raises:
         MissingFileError, PathError: there is no file to verify.
+        OptionError: an answer in `assume` that is none.
     """
+    upgrader = upgrader_for(assume)
     faults: list[AoserialError] = []
     unverified: list[str] = []
     try:
         with open_archive(path) as file:
-            catalog = file.catalog
+            catalog = file.survey(faults)
             unverified += file.unverified
             prepared: list[Prepared] = []
-            try:
-                prepared = prepare(catalog, upgrader_for(None))
-            except AoserialError as error:
-                faults += each_of(error)
+            if catalog is not None:
+                prepared = prepare_sound(catalog, upgrader, faults)
             if deep:
                 faults += file.checksum_faults()
+            if deep and catalog is not None:
                 faults += _check_values(file, prepared)
+                faults += _check_bools(file, catalog, prepared)
     except (MissingFileError, PathError):
         raise
     except AoserialError as error:
@@ -71,12 +86,30 @@ def _check_values(file: Archive, prepared: list[Prepared]) -> Iterator[AoserialE
     if not known:
         return
     from aoserial.checkpoint.building import migrated_record  # these import torch
-    from aoserial.tensors.values import value_faults
+    from aoserial.tensors.values import attribute_faults, value_faults
 
     for one in known:
+        assert one.outcome is not None
+        for fault in attribute_faults(one.outcome.record):
+            yield fault.locate(name=spell_members(one.group))
         for name, keys in one.group.members.items():
+            # a bool byte of 2 and a migration that fails at the data are among them
+            for fault in value_faults(migrated_record(file, one, keys)):
+                yield fault.locate(name=name)
+
+
+def _check_bools(
+    file: Archive, catalog: Catalog, prepared: list[Prepared]
+) -> Iterator[AoserialError]:
+    """A fault for each truth value that is neither 0 nor 1, of tensors with no rules of their own.
+
+    Those are the plain ones, and parts of inert ones.
+    """
+    inert = [one.group.members for one in prepared if one.outcome is None]
+    keys = [*catalog.plain.values(), *(key for group in inert for k in group.values() for key in k)]
+    for key in keys:
+        if file.parts[key].dtype == "bool":
             try:
-                for fault in value_faults(migrated_record(file, one, keys)):
-                    yield fault.locate(name=name)
-            except AoserialError as error:  # a bool byte of 2, a migration that fails at the data
-                yield error.locate(name=name)
+                file.parts[key].read()
+            except AoserialError as error:
+                yield error.locate(name=key)

@@ -156,10 +156,11 @@ def convert_command(src: str, dst: str, to: Any, assume: dict[str, str]) -> int:
 
 @cli.command("verify")
 @click.argument("path")
-@click.option("--deep", is_flag=True, help="Read every byte and compare checksums.")
-def verify_command(path: str, deep: bool) -> int:
+@click.option("--deep", is_flag=True, help="Read every byte: compare checksums, check values.")
+@_assume_option
+def verify_command(path: str, deep: bool, assume: dict[str, str]) -> int:
     """Checks a checkpoint against what it says of itself."""
-    verdict = verify(path, deep=deep)
+    verdict = verify(path, deep=deep, assume=assume)
     render.verdict(verdict, deep=deep)
     return CLEAN if verdict else FINDINGS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.cases import unpacked
 from support.files import edit_envelope, split
 
 import aoserial
@@ -88,3 +89,43 @@ def test_a_file_that_cannot_be_read_at_all_is_a_fault_and_a_missing_one_an_error
     assert not aoserial.verify(path)
     with pytest.raises(MissingFileError):
         aoserial.verify(path.with_name("none"))
+
+
+def test_no_fault_hides_another(tmp_path):
+    """A damaged header, a lost part, a wrong field, a changed byte, a scale and a truth value."""
+    path = tmp_path / "file"
+    weight = aoserial.Int8Tensor.from_float(torch.randn(8, 16))
+    broken = aoserial.Int8Tensor.from_float(torch.randn(8, 32))
+    broken.scale[2, 0] = float("nan")
+    state = {
+        "changed.weight": weight,
+        "lost.weight": aoserial.Float8Tensor.from_float(torch.randn(8, 16)),
+        "wrong.weight": aoserial.IntxTensor.from_float(torch.randn(8, 16), bit_width=4),
+        "values.weight": broken,
+        "flags": torch.ones(3, dtype=torch.bool),
+    }
+    aoserial.save(state, path)
+    whole = path.read_bytes()
+    header, data = split(path)
+    start = len(whole) - len(data)
+    raw = bytearray(whole)
+    raw[start + header["changed._weight_qdata"]["data_offsets"][0]] ^= 1
+    raw[start + header["flags"]["data_offsets"][0]] = 2
+    raw = raw.replace(b'"lost._weight_scale"', b'"lost._weight_scold"')
+    raw = raw.replace(rb"\"bit_width\":4", rb"\"bit_width\":9")
+    path.write_bytes(raw)
+    faults = aoserial.verify(path, deep=True).faults
+    told = {(fault.location.name, fault.location.field): fault.message for fault in faults}
+    assert "does not match its own digest" in told[None, None]
+    assert "file has no 'lost._weight_scale'" in told["lost.weight", "scale"]
+    assert "CRC-32" in told["changed._weight_qdata", None]
+    assert "has codes of 9 bits" in told["wrong.weight", "qdata"]
+    assert "infinite or NaN" in told["values.weight", "scale"]
+    assert any("bool" in fault.message for fault in faults if fault.location.name == "flags")
+    assert {fault.location.file for fault in faults} == {str(path)}
+
+
+def test_an_answer_to_what_the_file_cannot_tell_is_taken():
+    path = unpacked() / "torchao-0.7.0/int4wo_cpu/model.pt"
+    assert not aoserial.verify(path)
+    assert aoserial.verify(path, deep=True, assume={"int4_cpu_isa": "avx512"})

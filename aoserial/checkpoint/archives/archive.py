@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoserial.checkpoint.marks import Mark
-from aoserial.errors import AoserialError
+from aoserial.errors import AoserialError, each_of
 from aoserial.record import Catalog
 from aoserial.storage import Closing, Part
 
@@ -48,6 +48,14 @@ class Archive(Closing):
         Raises:
             AoserialError: what describes the tensors is malformed, or does not fit them.
         """
+
+    def survey(self, faults: list[AoserialError]) -> Catalog | None:
+        """The catalog as far as it can be had; what is wrong with it goes to `faults`."""
+        try:
+            return self.catalog
+        except AoserialError as error:
+            faults += each_of(error)
+            return None
 
     @abstractmethod
     def tensors(self, keys: Sequence[str]) -> list[torch.Tensor]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from aoserial.checkpoint.archives.archive import Archive
 from aoserial.checkpoint.marks import Mark
-from aoserial.errors import IntegrityError, locating
+from aoserial.errors import AoserialError, IntegrityError, each_of, locating
 from aoserial.record import Catalog
 from aoserial.record.envelope import ENVELOPE_KEY, decode_envelope
 from aoserial.storage import Source
@@ -45,36 +45,63 @@ class SafetensorsArchive(Archive):
         with locating(file=self.path):
             return catalog_of(header.metadata, header.entries, header.raw)
 
+    def survey(self, faults: list[AoserialError]) -> Catalog | None:
+        catalog, wrong = self._surveyed
+        faults += wrong
+        return catalog
+
+    @cached_property
+    def _surveyed(self) -> tuple[Catalog | None, list[AoserialError]]:
+        """The catalog of all that adds up, and what does not."""
+        header = self._file.header
+        wrong: list[AoserialError] = []
+        try:
+            with locating(file=self.path):
+                found = catalog_of(header.metadata, header.entries, header.raw, faults=wrong)
+        except AoserialError as error:
+            return None, each_of(error)
+        return found, wrong
+
     def tensors(self, keys: Sequence[str]) -> list[torch.Tensor]:
         return self._file.tensors(keys)
 
     def plain(self, keys: Sequence[str]) -> list[torch.Tensor]:
         return self._file.tensors(keys)
 
-    def checksum_faults(self) -> Iterator[IntegrityError]:
-        crcs = self.catalog.crcs
+    def checksum_faults(self) -> Iterator[AoserialError]:
+        catalog, _ = self._surveyed
+        crcs = catalog.crcs if catalog else ()
         for key, expected in zip(self._file.header.entries, crcs, strict=bool(crcs)):
-            found = 0
-            for chunk in self._file.parts[key].chunks(CHUNK_BYTES):
-                found = zlib.crc32(chunk, found)
-            if found != expected:
-                fault = IntegrityError(
-                    f"CRC-32 is {found:08x}, the file says {expected:08x}: its bytes were changed "
-                    f"after they were written"
-                )
+            try:
+                _check_crc(self._file.parts[key].chunks(CHUNK_BYTES), expected)
+            except AoserialError as fault:
                 yield fault.locate(name=key)
 
     @property
     def unverified(self) -> list[str]:
+        catalog, _ = self._surveyed
+        if catalog is None:
+            return ["the header and the data: what has their digests cannot be read"]
         lacking = []
-        if not self.catalog.sealed:
+        if not catalog.sealed:
             lacking.append("the header: the file has no digest of it")
-        if not self.catalog.crcs:
+        if not catalog.crcs:
             lacking.append("the data: the file has no checksums")
         return lacking
 
     def close(self) -> None:
         self._file.close()
+
+
+def _check_crc(chunks: Iterable[memoryview], expected: int) -> None:
+    found = 0
+    for chunk in chunks:
+        found = zlib.crc32(chunk, found)
+    if found != expected:
+        raise IntegrityError(
+            f"CRC-32 is {found:08x}, the file says {expected:08x}: its bytes were changed after "
+            f"they were written"
+        )
 
 
 def catalog_of(
@@ -83,6 +110,7 @@ def catalog_of(
     header: bytes | None = None,
     *,
     partial: bool = False,
+    faults: list[AoserialError] | None = None,
 ) -> Catalog:
     """The catalog of tensors by key, described by whatever metadata is there.
 
@@ -90,9 +118,10 @@ def catalog_of(
         header: the header's bytes, to check their digest.
         partial: the tensors are one shard's: records that lack parts are put aside
             (`Catalog.pending`) instead of being an error.
+        faults: takes what of an envelope does not add up, which is not raised then.
     """
     if ENVELOPE_KEY in metadata:
-        return decode_envelope(metadata, entries, header, partial=partial)
+        return decode_envelope(metadata, entries, header, partial=partial, faults=faults)
     if is_torchao(metadata):
         return decode_layout(metadata, entries, partial=partial)
     return Catalog(layout="plain", plain={key: key for key in entries}, metadata=dict(metadata))

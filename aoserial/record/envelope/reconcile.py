@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from aoserial.errors import (
     AoserialError,
@@ -15,6 +16,7 @@ from aoserial.errors import (
     EnvelopeError,
     LeftoverError,
     MissingPartError,
+    each_of,
     raise_all,
 )
 from aoserial.record.catalog import Catalog, Group, Signature, template
@@ -31,6 +33,7 @@ def decode_envelope(
     header: bytes | None,
     *,
     partial: bool = False,
+    faults: list[AoserialError] | None = None,
 ) -> Catalog:
     """The catalog of tensors that an envelope describes.
 
@@ -39,6 +42,7 @@ def decode_envelope(
         entries: the tensors by key, in data order.
         header: the header's bytes, to check its digest; None when they are not at hand.
         partial: records that lack parts go to `Catalog.pending` instead of being an error.
+        faults: takes what does not add up, which is not raised then: the catalog has the rest.
 
     Raises:
         VersionError: an envelope or feature that this reader does not know.
@@ -49,30 +53,49 @@ def decode_envelope(
     envelope = parse_envelope(metadata[ENVELOPE_KEY])
     sealed = header is not None and envelope.header_digest != ""
     if header is not None and sealed:
-        check_seal(header, envelope.header_digest)
+        with _noting(faults):  # raised at once: whatever else is wrong comes of that
+            check_seal(header, envelope.header_digest)
+    crcs: tuple[int, ...] = ()
+    if envelope.crc32:
+        with _noting(faults):
+            crcs = decode_checksums(envelope.crc32, len(entries))
     catalog = Catalog(
         layout="aoserial",
         ties=dict(envelope.ties),
         writer=envelope.writer,
         trail=list(envelope.trail),
         sealed=sealed,
-        crcs=decode_checksums(envelope.crc32, len(entries)) if envelope.crc32 else (),
+        crcs=crcs,
         objects=list(envelope.objects),
         metadata={key: text for key, text in metadata.items() if key != ENVELOPE_KEY},
         extra=dict(envelope.extra),
     )
-    faults: list[AoserialError] = []
+    wrong: list[AoserialError] = []
     for row in envelope.rows:
         _add_row(row, catalog, entries)
     if not partial:
-        faults += _missing(envelope, catalog)
-    claimed = _claim(catalog, faults)
+        wrong += _missing(envelope, catalog)
+    claimed = _claim(catalog, wrong)
     catalog.plain = {key: key for key in entries if key not in claimed}
-    faults += _collisions(envelope, catalog)
+    wrong += _collisions(envelope, catalog)
     if not partial:
-        faults += _broken_promises(envelope, catalog)
-    raise_all(f"the envelope and the file disagree in {len(faults)} places", faults)
+        wrong += _broken_promises(envelope, catalog)
+    if faults is None:
+        raise_all(f"the envelope and the file disagree in {len(wrong)} places", wrong)
+    else:
+        faults += wrong
     return catalog
+
+
+@contextmanager
+def _noting(faults: list[AoserialError] | None) -> Iterator[None]:
+    """Adds an error to `faults` instead of letting it through, if there is such a list."""
+    try:
+        yield
+    except AoserialError as fault:
+        if faults is None:
+            raise
+        faults += each_of(fault)
 
 
 def _add_row(row: Row, catalog: Catalog, entries: Mapping[str, Entry]) -> None:
