@@ -5,15 +5,13 @@ Skipped where torchao is not installed (`pip install torchao==0.18.0`).
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from support.cases import FIXTURES, case_id, described
+from support.cases import FIXTURES, all_files, described, file_id
 from support.tensors import same_bytes
 
 import aoserial
@@ -50,13 +48,6 @@ REFUSED = (
 )
 
 
-def cases() -> Iterator[Path]:
-    more = os.environ.get("AOSERIAL_FIXTURES")
-    for root in (FIXTURES, Path(more)) if more else (FIXTURES,):
-        for kind in ("pt", "safetensors"):
-            yield from sorted(root.glob(f"torchao-*/*/model.{kind}"))
-
-
 def answers(case: Path) -> dict[str, str]:
     capability = str(described(case).get("cpu_capability")).lower()
     return {
@@ -65,9 +56,7 @@ def answers(case: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(
-    "path", [*cases()], ids=lambda path: f"{case_id(path.parent)}{path.suffix}"
-)
+@pytest.mark.parametrize("path", list(all_files()), ids=file_id)
 def test_old_files_stand_for_the_same_values_in_the_installed_torchao(path, tmp_path):
     assume = answers(path.parent)
     try:
