@@ -274,7 +274,11 @@ class InertError(AoserialError, TypeError):
 
 
 class OpaqueBytesError(AoserialError, ValueError):
-    """Codes in the order of one vendor's kernel, which no public arithmetic reads."""
+    """A weight whose result no public arithmetic gives, so that it stays inert, as it is stored.
+
+    Its codes lie in the order of one vendor's kernel, the activation goes through a function that
+    is not known, or it is a stack of experts of a type that has none.
+    """
 
 
 class UnregisteredClassError(AoserialError, TypeError):
