@@ -44,14 +44,6 @@ def check_type(text: str) -> str:
     return text
 
 
-def names_object(text: str) -> str | None:
-    """The object id that a type refers to, through `list[…]` and `?`; None for another type."""
-    text = text.removesuffix("?")
-    if text.startswith("list["):
-        return names_object(text[5:-1])
-    return text[len("object:") :] if text.startswith("object:") else None
-
-
 def conform(text: str, value: Value) -> Value:  # noqa: PLR0911 - one return a kind of type
     """`value` as a `text`; the only change ever made is an int becoming a float.
 
