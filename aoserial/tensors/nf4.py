@@ -63,9 +63,7 @@ class NF4Tensor(VersionedTensor):
                 f"block_size is {block_size} and scaler_block_size {scaler_block_size}, expected "
                 f"an even number and a positive one"
             )
-        parts = quantize_nf4(
-            w.detach(), block_size=block_size, scaler_block_size=scaler_block_size
-        )
+        parts = quantize_nf4(w.detach(), block_size=block_size, scaler_block_size=scaler_block_size)
         return cls(*parts, block_size, scaler_block_size, shape=w.shape, dtype=w.dtype)
 
     def dequantize(self, dtype: torch.dtype | None = None) -> torch.Tensor:
