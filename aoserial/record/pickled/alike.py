@@ -23,8 +23,7 @@ from aoserial.storage.pickle import (
     WrapperSubclass,
 )
 
-# Deeper or larger ones are worked out one by one
-_MAX_DEPTH = 16
+# Larger ones are worked out one by one
 _MAX_KEY = 2_000
 
 
@@ -36,27 +35,25 @@ def likeness(value: Any) -> tuple[Hashable, list[StoragePart]] | None:
     """
     key: list[Any] = []
     parts: list[StoragePart] = []
-    return (tuple(key), parts) if _add(value, key, parts, 0) else None
-
-
-def _add(value: Any, key: list[Any], parts: list[StoragePart], depth: int) -> bool:
-    kind = type(value)
-    if kind in _WHOLE:
-        key += (kind, value)  # with its class, since 1, 1.0 and True are equal
-        return True
-    if kind is StoragePart:
-        key += (kind, value.dtype, value.shape)
-        parts.append(value)
-        return True
-    if kind is float:
-        key += (kind, repr(value))  # since 0.0 and -0.0 are equal
-        return True
-    inside = _INSIDE.get(kind)
-    if inside is None or depth == _MAX_DEPTH or len(key) > _MAX_KEY:
-        return False
-    items = inside(value, key)
-    key += (kind, len(items))
-    return all(_add(item, key, parts, depth + 1) for item in items)
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        kind = type(item)
+        if kind in _WHOLE:
+            key += (kind, item)  # with its class, since 1, 1.0 and True are equal
+        elif kind is StoragePart:
+            key += (kind, item.dtype, item.shape)
+            parts.append(item)
+        elif kind is float:
+            key += (kind, repr(item))  # since 0.0 and -0.0 are equal
+        else:
+            inside = _INSIDE.get(kind)
+            if inside is None or len(key) > _MAX_KEY:
+                return None
+            items = inside(item, key)
+            key += (kind, len(items))
+            waiting += reversed(items)
+    return tuple(key), parts
 
 
 def _dict(value: dict[Any, Any], key: list[Any]) -> list[Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any
 
-from aoserial.errors import CollisionError, EnvelopeError, locating, raise_all
+from aoserial.errors import AoserialError, CollisionError, EnvelopeError, raise_all
 from aoserial.record.catalog import Catalog, Group, Signature, template
 from aoserial.record.pickled.alike import likeness
 from aoserial.record.pickled.own import own_record
@@ -85,8 +85,11 @@ def decode_pickle(tensors: Iterable[tuple[str, Any]]) -> Pickled:
             found.parts[name] = data
             catalog.plain[name] = name
         else:
-            with locating(name=name):
+            try:
                 sorter.add(name, data, found.parts)
+            except AoserialError as error:  # `locating` for each of thousands takes long
+                error.locate(name=name)
+                raise
     catalog.groups.extend(sorter.groups.values())
     raise_all(f"{len(faults)} names stand for two tensors", faults)
     return found

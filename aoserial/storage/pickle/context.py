@@ -33,7 +33,7 @@ class Context:
             if start * ratio % width:
                 raise BoundsError(f"a tensor of {dtype} begins in the middle of an element")
             start = start * ratio // width
-        contiguous = check_bounds(shape=shape, stride=strides, offset=offset, count=count)
+        contiguous = check_bounds(shape, strides, offset, count)
         # the codes of a quantized dtype, where torch has lost the scale they need
         dtype = QUANTIZED_CODES.get(dtype, dtype)
         start += offset
@@ -48,7 +48,7 @@ class Context:
         if len(value) > self._max_rank:
             self.limits.check("rank", len(value))
         for number in value:
-            if type(number) is not int:
+            if type(number) is not int:  # bools neither: `check_bounds` takes them for ints
                 raise PickleError(f"a shape or strides hold {kind_of(number)}")
         return value  # type: ignore[no-any-return]
 

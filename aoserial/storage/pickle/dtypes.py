@@ -5,6 +5,7 @@ Wider than the table of the safetensors format: pickles hold dtypes that have no
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from aoserial.storage.dtypes import DTYPES
@@ -119,6 +120,7 @@ def typed_storage(module: str, name: str) -> str | None:
     return "uint8" if name == "UntypedStorage" and module in {"torch", "torch.storage"} else None
 
 
+@cache
 def torch_dtype(name: str) -> torch.dtype:
     """The torch dtype of a name that is in `ITEMSIZES`; no other name reaches torch."""
     import torch  # torch-free module until here

@@ -19,6 +19,7 @@ from aoserial.storage.pickle.zip import ALL_ONES, ZIP64, Directory, Listed, extr
 from aoserial.storage.source import Source
 
 _LOCAL = struct.Struct("<4s5H3L2H")  # 4.3.7
+_LOCAL_BYTES = _LOCAL.size
 _DESCRIPTOR = struct.Struct("<4s3L")  # 4.3.9, with the signature, as everybody writes it
 _DESCRIPTOR64 = struct.Struct("<4sL2Q")
 
@@ -118,21 +119,22 @@ def _check_local(read: Read, entry: Listed, expected: int, end: int) -> int:
             f"the entry {shown(entry.name)} begins at byte {entry.header} instead of {expected}: "
             f"it {what}"
         )
-    if end - expected < _LOCAL.size:
+    if end - expected < _LOCAL_BYTES:
         raise _disagreement(entry, "it begins too late to have a local header")
-    raw = read(expected, min(_LOCAL.size + len(entry.name) + _USUAL_EXTRA, end - expected))
+    raw = read(expected, min(_LOCAL_BYTES + len(entry.name) + _USUAL_EXTRA, end - expected))
     (
         signature, _, flags, method, _, _, crc32, packed, nbytes, name_length, extra_length,
     ) = _LOCAL.unpack_from(raw)  # fmt: skip
-    extra_at: int = _LOCAL.size + name_length
-    data: int = expected + extra_at + extra_length
+    extra_at: int = _LOCAL_BYTES + name_length
+    length: int = extra_at + extra_length
+    data = expected + length
     if signature != b"PK\3\4" or data + entry.nbytes > end:
         raise _disagreement(entry, f"no such entry is at byte {expected}, or it is cut off")
-    if data - expected > len(raw):
-        raw = read(expected, data - expected)
-    if (raw[_LOCAL.size : extra_at], flags, method) != (entry.name, entry.flags, 0):
+    if length > len(raw):
+        raw = read(expected, length)
+    if raw[_LOCAL_BYTES:extra_at] != entry.name or flags != entry.flags or method:
         raise _disagreement(entry, "its local header disagrees about what it is")
-    extra = raw[extra_at : data - expected]
+    extra = raw[extra_at:length]
     wide = b"" if extra in _PADDING else extra_fields(extra, entry.name).get(ZIP64, b"")
     if not _agrees(entry, (crc32, packed, nbytes), wide):
         raise _disagreement(entry, "its local header disagrees about its size or CRC-32")

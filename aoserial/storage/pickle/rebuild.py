@@ -74,7 +74,8 @@ def _mark(
     context: Context, part: StoragePart, requires_grad: Value, hooks: Value, metadata: list[Value]
 ) -> None:
     part.requires_grad = requires_grad is True
-    context.see_hooks(hooks)
+    if hooks:
+        context.see_hooks(hooks)
     # torch marks lazy conjugates and negatives by {"conj": True, "neg": True}
     for marks in metadata:
         if type(marks) is dict:
@@ -133,12 +134,17 @@ def _from_type(context: Context, arguments: Arguments) -> Value | None:
             if known is None or known is _from_type:
                 return None
             tensor = known(context, inner)
-            note_call(tensor, function, inner)
             if type(tensor) is WrapperSubclass:
                 tensor.state = state
-                return tensor if tensor.cls == cls else None
+                # one object, as nearly always: comparing two takes longer
+                return tensor if tensor.cls is cls or tensor.cls == cls else None
+            note_call(tensor, function, inner)
             return TensorSubclass(cls, tensor, state) if _is_tensor(tensor) else None
     return None
+
+
+# Values that `note_call` has something to keep with
+NOTED = frozenset({TorchTensor, ArrayPart})
 
 
 def note_call(found: Value | None, function: Name, arguments: Arguments) -> None:

@@ -13,7 +13,7 @@ from aoserial.storage.pickle.builder import Builder
 from aoserial.storage.pickle.context import Context
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.plain import PLAIN, STATEFUL, constant
-from aoserial.storage.pickle.rebuild import TORCH, note_call
+from aoserial.storage.pickle.rebuild import NOTED, TORCH, note_call
 from aoserial.storage.pickle.values import EnumValue, Name, ObjectValue, Reference, Value
 
 # What a persistent id refers to; None when it is none that the container knows.
@@ -69,7 +69,8 @@ class Recogniser(Builder):
             known = KNOWN.get((function.module, function.name))
             if known is not None:
                 found = known(self._context, arguments)
-                note_call(found, function, arguments)
+                if type(found) in NOTED:
+                    note_call(found, function, arguments)
             elif kind == "reduce" and len(arguments) == 1 and type(arguments[0]) in _ENUM_TYPES:
                 found = EnumValue(function, arguments[0])
             else:

@@ -36,21 +36,22 @@ class Storages:
         """
         if type(id) is not tuple or not 4 <= len(id) <= 6 or type(id[1]) is not Name:
             return None
-        kind, cls = id[:2]
+        kind, cls = id[0], id[1]
         if type(kind) is not str or kind != "storage":
             return cls if type(kind) is str and kind == "module" and len(id) == 4 else None
         dtype = typed_storage(cls.module, cls.name)
         if dtype is None or len(id) < 5:
             return None
-        _, _, key, location, count, *view = id
-        if (type(key), type(location), type(count)) != (str, str, int) or count < 0:
+        key, location, count = id[2:5]
+        told = type(key) is str and type(location) is str and type(count) is int and count >= 0
+        if not told:
             raise PickleError("a storage is not given by its key, its place and its elements")
         typed = self._typed.get((key, dtype, count))
         if typed is None:
             storage = self._find(key, dtype, count)
             storage.location = location[:64]
             self._typed[key, dtype, count] = typed = TypedStorage(storage, dtype, 0, count)
-        return typed if not view or view[0] is None else _viewed(typed, view[0])
+        return typed if len(id) == 5 or id[5] is None else _viewed(typed, id[5])
 
 
 def _viewed(whole: TypedStorage, view: Value) -> TypedStorage:

@@ -160,18 +160,18 @@ def check_crc(what: str, chunks: Iterable[bytes | memoryview], expected: int) ->
 
 def read_part(part: StoragePart) -> torch.Tensor:
     """The tensor of a part: contiguous, with every element its own."""
-    import torch  # torch-free module until here
-
-    storage, dtype, elements = part.storage, torch_dtype(part.dtype), math.prod(part.shape)
+    storage, shape, elements = part.storage, part.shape, math.prod(part.shape)
     if not elements:
-        return torch.empty(part.shape, dtype=dtype, device="cpu")
+        import torch  # torch-free module until here
+
+        return torch.empty(shape, dtype=torch_dtype(part.dtype), device="cpu")
     if part.contiguous and part.dtype != "bool" and not (part.conjugate or part.negative):
         # nearly all of them: one call, and no reading when mapped
         tensor = storage.elements(part.dtype, part.offset, elements)
-        # view() would make a second tensor that holds the first
-        return tensor if len(part.shape) == 1 else tensor.resize_(*(part.shape or ((),)))
+        # view() would make a second tensor that holds the first; resize_ takes ints fastest
+        return tensor if len(shape) == 1 else tensor.resize_(*(shape or ((),)))
     with locating(file=storage.path):
-        return _read_other(part, dtype, elements)
+        return _read_other(part, torch_dtype(part.dtype), elements)
 
 
 def _read_other(part: StoragePart, dtype: torch.dtype, elements: int) -> torch.Tensor:

@@ -7,6 +7,7 @@ would have made of them.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from aoserial.errors import BoundsError
@@ -332,8 +333,11 @@ def is_contiguous(shape: Shape, stride: Shape) -> bool:
     return 0 in shape or all(size == 1 or step == wanted for size, step, wanted in steps)
 
 
-def check_bounds(*, shape: Shape, stride: Shape, offset: int, count: int) -> bool:
+@lru_cache(maxsize=256)  # a model has thousands of tensors, of a few shapes
+def check_bounds(shape: Shape, stride: Shape, offset: int, count: int) -> bool:
     """Raises `BoundsError` unless a strided view lies inside a storage of `count` elements.
+
+    All of them must be ints, and no bools.
 
     Returns:
         Whether the elements of the view lie one after the other.

@@ -38,6 +38,9 @@ _FILLING: dict[type, Callable[[Any], int]] = {
     TorchTensor: lambda _: 450,  # the dict of its fields, and the part of its codes
 }
 
+# The types whose values can count for more than one
+FILLED = frozenset(_FILLING)
+
 
 def weight(value: Value) -> int:
     """How many objects a value counts for that a call made."""

@@ -9,7 +9,7 @@ from aoserial.storage.pickle.builder import kind_of
 from aoserial.storage.pickle.machine import Machine
 from aoserial.storage.pickle.opcodes.scalars import unicode_text
 from aoserial.storage.pickle.values import SCALARS, ObjectValue, Value
-from aoserial.storage.pickle.weights import weight
+from aoserial.storage.pickle.weights import FILLED, weight
 
 
 def _global(m: Machine, at: int) -> int:
@@ -45,13 +45,13 @@ def _extension(width: int) -> Callable[[Machine, int], int]:
 
 def _reduce(m: Machine, at: int) -> int:
     arguments = m.stack.pop()
-    _make(m, at - 1, "reduce", function=m.stack.pop(), arguments=arguments)
+    _make(m, at - 1, "reduce", m.stack.pop(), arguments)
     return at
 
 
 def _new_object(m: Machine, at: int) -> int:
     arguments = m.stack.pop()
-    _make(m, at - 1, "newobj", function=m.stack.pop(), arguments=arguments)
+    _make(m, at - 1, "newobj", m.stack.pop(), arguments)
     return at
 
 
@@ -59,8 +59,7 @@ def _new_object_with_keywords(m: Machine, at: int) -> int:
     keywords, arguments = m.stack.pop(), m.stack.pop()
     if type(keywords) is not dict:
         raise PickleError(f"something is called with the keywords of {kind_of(keywords)}")
-    function = m.stack.pop()
-    _make(m, at - 1, "newobj_ex", function=function, arguments=arguments, keywords=keywords)
+    _make(m, at - 1, "newobj_ex", m.stack.pop(), arguments, keywords=keywords)
     return at
 
 
@@ -71,29 +70,34 @@ def _instance(m: Machine, at: int) -> int:
     name, at = m.line(at)
     arguments = tuple(m.pop_mark())
     cls = m.name(unicode_text(module), unicode_text(name), start)
-    _make(m, start, "inst", function=cls, arguments=arguments)
+    _make(m, start, "inst", cls, arguments)
     return at
 
 
 def _object(m: Machine, at: int) -> int:
     """OBJ: a class and its arguments, all of them above the mark."""
     above = m.pop_mark()
-    _make(m, at - 1, "obj", function=above[0], arguments=tuple(above[1:]))
+    _make(m, at - 1, "obj", above[0], tuple(above[1:]))
     return at
 
 
 def _make(
-    m: Machine, at: int, kind: str, *, function: Value, arguments: Value, keywords: Value = None
+    m: Machine, at: int, kind: str, function: Value, arguments: Value, *, keywords: Value = None
 ) -> None:
     if type(function) in SCALARS:
         raise PickleError(f"{kind_of(function)} is called")
     # What an unknown call makes may be a tuple: the class of a NamedTuple is called so.
-    if not isinstance(arguments, tuple | ObjectValue):
+    if type(arguments) is not tuple and not isinstance(arguments, _ARGUMENTS):
         raise PickleError(f"something is called with {kind_of(arguments)}, not with a tuple")
     m.builder.at = at
     value = m.builder.call(kind, function, arguments, keywords)
-    m.count(weight(value))
+    m.made += weight(value) if type(value) in FILLED else 1
+    if m.made > m.max_made:
+        m.count(0)  # raises
     m.stack.append(value)
+
+
+_ARGUMENTS = (tuple, ObjectValue)
 
 
 def _build(m: Machine, at: int) -> int:

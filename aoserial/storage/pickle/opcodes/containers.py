@@ -18,9 +18,14 @@ def _tuple1(m: Machine, at: int) -> int:
     return at
 
 
+# TUPLE2 and TUPLE make most of what is in a pickle: `make` and `pop_mark` are written out in them
+
+
 def _tuple2(m: Machine, at: int) -> int:
-    second = m.stack.pop()
-    m.make((m.stack.pop(), second))
+    stack = m.stack
+    second = stack.pop()
+    stack[-1] = stack[-1], second
+    m.made += 1
     return at
 
 
@@ -31,7 +36,10 @@ def _tuple3(m: Machine, at: int) -> int:
 
 
 def _tuple(m: Machine, at: int) -> int:
-    m.make(tuple(m.pop_mark()))
+    items = m.stack
+    m.stack = stack = m.below.pop()
+    stack.append(tuple(items))
+    m.made += 1
     return at
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from aoserial.errors import PickleError
 from aoserial.storage.pickle.machine import Machine
 
+_UNSIGNED = struct.Struct("<I").unpack_from
 _INTEGER = re.compile(rb"[+-]?[0-9]{1,400}")
 _FLOAT = re.compile(rb"[+-]?(?:inf|nan|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)")
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-fA-F]{2})|([0-7]{1,3})|(.))", re.DOTALL)
@@ -108,6 +109,19 @@ def _sized_text(width: int) -> Callable[[Machine, int], int]:
     return push
 
 
+def _text(m: Machine, at: int) -> int:
+    """BINUNICODE, as `_sized_text`: up to protocol 3 every text is one, nearly all are short."""
+    start = at + 4
+    end: int = start + _UNSIGNED(m.data, at)[0]
+    if end - start > 255 or end > m.size:
+        return _any_text(m, at)
+    m.stack.append(unicode_text(m.data[start:end]))
+    return end
+
+
+_any_text = _sized_text(4)
+
+
 def _sized_native(width: int) -> Callable[[Machine, int], int]:
     def push(m: Machine, at: int) -> int:
         data, at = m.sized(at, width)
@@ -180,7 +194,7 @@ OPCODES = {
     b"U": ("SHORT_BINSTRING", _sized_native(1)),
     b"V": ("UNICODE", _text_unicode),
     b"\x8c": ("SHORT_BINUNICODE", _sized_text(1)),
-    b"X": ("BINUNICODE", _sized_text(4)),
+    b"X": ("BINUNICODE", _text),
     b"\x8d": ("BINUNICODE8", _sized_text(8)),
     b"C": ("SHORT_BINBYTES", _sized_bytes(1)),
     b"B": ("BINBYTES", _sized_bytes(4)),

@@ -51,12 +51,7 @@ def _put_byte(m: Machine, at: int) -> int:
 
 
 def _put_long(m: Machine, at: int) -> int:
-    index = _UNSIGNED(m.data, at)[0]
-    # `remember` for the case that is nearly all of them: one opcode in five is this one
-    if index == len(m.memo) and not m.scattered:
-        m.memo.append(m.stack[-1])
-    else:
-        m.remember(index)
+    m.remember(_UNSIGNED(m.data, at)[0])
     return at + 4
 
 
@@ -72,11 +67,7 @@ def _memoize(m: Machine, at: int) -> int:
 
 
 def _get_byte(m: Machine, at: int) -> int:
-    index = m.data[at]
-    if index < len(m.memo):
-        m.stack.append(m.memo[index])
-    else:
-        m.recall(index, at + 1)
+    m.recall(m.data[at], at + 1)
     return at + 1
 
 
