@@ -35,7 +35,7 @@ def expect_equal(found: object, expected: torch.Tensor, what: str) -> None:
     if same_bytes(found, expected):
         return
     if (found.dtype, found.shape) == (expected.dtype, expected.shape):
-        wrong = int((_bytes(found) != _bytes(expected)).sum())
+        wrong = int((as_bytes(found) != as_bytes(expected)).sum())
         raise AssertionError(f"{what}: {wrong} bytes of {found.nbytes} differ")
     raise AssertionError(
         f"{what}: found {found.dtype}{list(found.shape)}, expected "
@@ -55,7 +55,12 @@ def expect_same(found: object, expected: object, what: str) -> None:
 def same_bytes(left: torch.Tensor, right: torch.Tensor) -> bool:
     """Whether two plain tensors agree in dtype, shape and every bit (NaN payloads and -0.0 too)."""
     alike = (left.dtype, left.shape) == (right.dtype, right.shape)
-    return alike and torch.equal(_bytes(left), _bytes(right))
+    return alike and torch.equal(as_bytes(left), as_bytes(right))
+
+
+def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """uint8 [nbytes], of a plain tensor."""
+    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
 
 
 @contextmanager
@@ -86,7 +91,3 @@ def quiet() -> Iterator[None]:
         warnings.simplefilter("ignore", DeprecationWarning)
         warnings.simplefilter("ignore", FutureWarning)
         yield
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)

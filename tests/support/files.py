@@ -38,13 +38,6 @@ def edit_envelope(path: Path, change: Callable[[dict[str, Any]], object]) -> Pat
     return join(path, header, data)
 
 
-def edit_header(path: Path, change: Callable[[dict[str, Any]], object]) -> Path:
-    """Lets `change` edit the header (of a file without an envelope)."""
-    header, data = split(path)
-    change(header)
-    return join(path, header, data)
-
-
 def drop_tensor(path: Path, key: str) -> Path:
     """Takes one tensor and its bytes out of a file, as a bad tool would."""
     header, data = split(path)

@@ -10,10 +10,9 @@ import struct
 from collections.abc import Iterator
 
 MARK, STOP, POP, POP_MARK, DUP, NONE = b"(", b".", b"0", b"1", b"2", b"N"
-EMPTY_TUPLE, EMPTY_LIST, EMPTY_DICT, EMPTY_SET = b")", b"]", b"}", b"\x8f"
-TUPLE, TUPLE1, TUPLE2, TUPLE3 = b"t", b"\x85", b"\x86", b"\x87"
-LIST, DICT, FROZENSET = b"l", b"d", b"\x91"
-APPEND, APPENDS, ADDITEMS, SETITEM, SETITEMS = b"a", b"e", b"\x90", b"s", b"u"
+EMPTY_TUPLE, EMPTY_LIST, EMPTY_DICT = b")", b"]", b"}"
+TUPLE, TUPLE1, TUPLE2, FROZENSET = b"t", b"\x85", b"\x86", b"\x91"
+APPEND, APPENDS, SETITEM, SETITEMS = b"a", b"e", b"s", b"u"
 REDUCE, BUILD, NEWOBJ, NEWOBJ_EX, OBJ = b"R", b"b", b"\x81", b"\x92", b"o"
 BINPERSID, MEMOIZE, STACK_GLOBAL = b"Q", b"\x94", b"\x93"
 TRUE, FALSE = b"\x88", b"\x89"
