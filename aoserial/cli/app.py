@@ -17,6 +17,7 @@ import click
 from aoserial._version import __version__
 from aoserial.checkpoint import history, inspect, plan, types, verify
 from aoserial.cli import render
+from aoserial.cli.schema import schema
 from aoserial.errors import AoserialError, FormatError
 from aoserial.storage import Source, detect
 
@@ -73,6 +74,9 @@ def _parse_assume(_: object, __: object, pairs: tuple[str, ...]) -> dict[str, st
 @click.version_option(__version__, prog_name="aoserial")
 def cli() -> None:
     """Reads, checks and upgrades quantized PyTorch checkpoints."""
+
+
+cli.add_command(schema)
 
 
 @cli.command("inspect")

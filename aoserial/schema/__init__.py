@@ -4,7 +4,7 @@ Importing this registers the declarations of every type that ships.
 """
 
 from aoserial.schema import builtin
-from aoserial.schema.document import fingerprint, from_document, to_document
+from aoserial.schema.document import from_document, to_document
 from aoserial.schema.fields import (
     Field,
     attribute,
@@ -12,6 +12,7 @@ from aoserial.schema.fields import (
     optional_tensor,
     tensor,
 )
+from aoserial.schema.fingerprint import fingerprint
 from aoserial.schema.registry import REGISTRY, Registry, Type
 from aoserial.schema.resolve import Resolution, check_members, resolve, without_defaults
 from aoserial.schema.schema import FLOATING, EnumSchema, Schema

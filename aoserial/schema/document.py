@@ -1,171 +1,100 @@
-"""Schemas as JSON documents, and their fingerprints. Torch-free.
+"""The files of schemas: JSON documents, each a valid JSON Schema of what it declares. Torch-free.
 
-The document is what `schemas/<type>/<version>.json` holds. The fingerprint is the proof of a
-version number: SHA-256 over the canonical form of what a file relies on, which is the required
-fields and those optional ones it uses. So an optional field added later changes no old file's
-fingerprint, while a changed meaning of a used field is noticed. Names are taken as the file has
-them, so a file that uses a field's older name still proves the schema it was written with.
+`schemas/<type>/<version>.json` describes the records of a version; `<enum>/enum.json` the symbols
+of an enum, which has no version. All that the schema says lies under one keyword, `aoserial`, and
+the rest of the document follows from it.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Collection, Mapping
-from typing import Any, Literal, cast
+from collections.abc import Mapping
 
 from aoserial.errors import SchemaError
-from aoserial.schema.fields import Field, Kind
-from aoserial.schema.schema import FLOATING, Schema
-from aoserial.schema.values import MISSING, Json, Missing, Value, decode, encode
+from aoserial.schema.description import DIALECT, describe, describe_enum
+from aoserial.schema.keywords import (
+    enum_from_keywords,
+    enum_keywords,
+    schema_from_keywords,
+    schema_keywords,
+)
+from aoserial.schema.schema import EnumSchema, Schema
+from aoserial.schema.values import Json
 
-FINGERPRINT_LENGTH = 16  # hex digits: 64 bits against accident; it is no defence against malice
+_WIDTH = 96
+KEYWORD = "aoserial"  # what of a document is ours; JSON Schema ignores keywords it does not know
 
 
-def to_document(schema: Schema) -> dict[str, Json]:
-    """The document of a schema: plain JSON, what is at its default left out."""
-    document: dict[str, Json] = {"type": schema.type, "version": schema.version}
-    if schema.kind != "tensor":
-        document["kind"] = schema.kind
+def to_document(schema: Schema | EnumSchema) -> dict[str, Json]:
+    """The document of a schema or an enum: plain JSON."""
+    if isinstance(schema, EnumSchema):
+        title, own, described = schema.type, enum_keywords(schema), describe_enum(schema)
+    else:
+        title, own, described = str(schema), schema_keywords(schema), describe(schema)
+    document: dict[str, Json] = {"$schema": DIALECT, "title": title}
     if schema.doc:
-        document["doc"] = schema.doc
-    if schema.dims is not None:
-        document["dims"] = list(schema.dims)
-    if schema.logical_dtypes != FLOATING:
-        document["logical_dtypes"] = list(schema.logical_dtypes)
-    if schema.ignorable:
-        document["ignorable"] = list(schema.ignorable)
-    if schema.holds:
-        document["holds"] = list(schema.holds)
-    document["fields"] = {field.name: _field_document(field) for field in schema.fields}
-    return document
+        document["description"] = schema.doc
+    return document | {KEYWORD: own} | described
 
 
-def from_document(document: Mapping[str, Json]) -> Schema:
-    """The schema of a document.
+def to_text(document: Json) -> str:
+    """A document as it lies in its file: what fits on a line is on one."""
+    return _laid_out(document, 0) + "\n"
+
+
+def _laid_out(value: Json, indent: int) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(flat) + indent <= _WIDTH or not value or not isinstance(value, dict | list):
+        return flat
+    pad = " " * (indent + 1)
+    if isinstance(value, dict):
+        items = [
+            f"{pad}{json.dumps(key, ensure_ascii=False)}: {_laid_out(item, indent + 1)}"
+            for key, item in value.items()
+        ]
+        return "{\n" + ",\n".join(items) + f"\n{' ' * indent}}}"
+    items = [pad + _laid_out(item, indent + 1) for item in value]
+    return "[\n" + ",\n".join(items) + f"\n{' ' * indent}]"
+
+
+def read_document(data: bytes) -> Schema | EnumSchema:
+    """What a document's bytes say.
+
+    Raises:
+        SchemaError: bytes that are no document: cut short, a key given twice, not of this form.
+    """
+    try:
+        document = json.loads(data, object_pairs_hook=_no_twins, parse_constant=_no_constant)
+    except SchemaError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise SchemaError(f"is not JSON: {error}") from None
+    return from_document(document)
+
+
+def from_document(document: Mapping[str, Json]) -> Schema | EnumSchema:
+    """The schema, or the enum, of a document.
 
     Raises:
         SchemaError: a document that is not one.
     """
     try:
-        known = {"type", "version", "kind", "doc", "dims", "logical_dtypes"}
-        known |= {"ignorable", "holds", "fields"}
-        if unknown := set(document) - known:
-            raise SchemaError(f"unknown keys in a schema document: {', '.join(sorted(unknown))}")
-        return Schema(
-            type=document["type"],
-            version=document["version"],
-            kind=cast("Literal['tensor', 'object']", document.get("kind", "tensor")),
-            fields=tuple(_field(name, entry) for name, entry in document["fields"].items()),
-            dims=_rule(document.get("dims")),
-            logical_dtypes=tuple(document.get("logical_dtypes", FLOATING)),
-            ignorable=tuple(document.get("ignorable", ())),
-            holds=tuple(document.get("holds", ())),
-            doc=document.get("doc", ""),
-        )
+        own = document[KEYWORD]
+        return enum_from_keywords(own) if own.get("kind") == "enum" else schema_from_keywords(own)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, SchemaError):
             raise
-        raise SchemaError(f"malformed schema document: {error}") from error
+        raise SchemaError(f"is no schema document: {type(error).__name__}: {error}") from error
 
 
-def fingerprint(schema: Schema, used: Collection[str]) -> str:
-    """Proof of what a record of `schema` that holds the fields `used` was written against.
-
-    Args:
-        used: the names of the fields present in the record, as the file has them.
-
-    Returns:
-        16 hex digits.
-    """
-    fields: dict[str, Json] = {}
-    for field in schema.live_fields:
-        aliases = [name for name in field.renamed_from if name in used]
-        name = aliases[0] if aliases else field.name
-        if field.required or name in used:
-            fields[name] = _canonical_field(field)
-    canonical = {
-        "type": schema.type,
-        "version": schema.version,
-        "kind": schema.kind,
-        "dims": schema.dims,
-        "fields": fields,
-    }
-    if schema.logical_dtypes != FLOATING:
-        canonical["logical_dtypes"] = schema.logical_dtypes
-    text = json.dumps(canonical, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:FINGERPRINT_LENGTH]
+def _no_twins(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    data = dict(pairs)
+    if len(data) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twin = next(key for key in keys if keys.count(key) > 1)
+        raise SchemaError(f"has the key {twin!r:.60} twice")
+    return data
 
 
-def _canonical_field(field: Field) -> Json:
-    """What of a field decides how a file is read: no doc, aliases, history, new-object default."""
-    canonical = {
-        "kind": field.kind,
-        "type": field.type,
-        "dtypes": sorted(field.dtypes),
-        "shape": field.shape,
-        "required": field.required,
-        "absent": _encode_default(field.absent),
-    }
-    return canonical | ({"when": field.when} if field.when else {})
-
-
-def _field_document(field: Field) -> dict[str, Json]:
-    entry: dict[str, Json] = {"kind": field.kind}
-    if field.kind == "attribute":
-        entry["type"] = field.type
-    if field.dtypes:
-        entry["dtypes"] = list(field.dtypes)
-    if field.shape is not None:
-        entry["shape"] = list(field.shape)
-    if field.when is not None:
-        entry["when"] = {field.when[0]: list(field.when[1])}
-    if field.absent is not MISSING:
-        entry["absent"] = _encode_default(field.absent)
-    if field.default is not MISSING:
-        entry["default"] = _encode_default(field.default)
-    if field.added_in != 1:
-        entry["added_in"] = field.added_in
-    if field.removed_in is not None:
-        entry["removed_in"] = field.removed_in
-    if field.renamed_from:
-        entry["renamed_from"] = list(field.renamed_from)
-    if field.doc:
-        entry["doc"] = field.doc
-    return entry
-
-
-def _field(name: str, entry: Mapping[str, Json]) -> Field:
-    return Field(
-        name=name,
-        kind=cast("Kind", entry["kind"]),
-        type=entry.get("type", "any"),
-        dtypes=tuple(entry.get("dtypes", ())),
-        shape=_rule(entry.get("shape")),
-        when=_when(entry.get("when")),
-        absent=_decode_default(entry, "absent"),
-        default=_decode_default(entry, "default"),
-        added_in=entry.get("added_in", 1),
-        removed_in=entry.get("removed_in"),
-        renamed_from=tuple(entry.get("renamed_from", ())),
-        doc=entry.get("doc", ""),
-    )
-
-
-def _when(entry: Mapping[str, Json] | None) -> tuple[str, tuple[str, ...]] | None:
-    if entry is None:
-        return None
-    ((attribute, symbols),) = entry.items()
-    return attribute, tuple(symbols)
-
-
-def _rule(terms: list[str] | None) -> tuple[str, ...] | None:
-    return None if terms is None else tuple(terms)
-
-
-def _encode_default(default: Value | Missing) -> Json:
-    return None if isinstance(default, Missing) else encode(default)
-
-
-def _decode_default(entry: Mapping[str, Any], key: str) -> Value | Missing:
-    return decode(entry[key]) if key in entry else MISSING
+def _no_constant(text: str) -> None:
+    raise SchemaError(f"is not JSON: {text}")

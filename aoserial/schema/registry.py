@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 
-from aoserial.errors import SchemaError, UnknownTypeError
-from aoserial.schema.document import from_document
+from aoserial.errors import SchemaError, UnknownTypeError, locating
+from aoserial.schema.document import read_document
 from aoserial.schema.schema import EnumSchema, Schema
 
 ENTRY_POINTS = "aoserial.types"
@@ -33,13 +32,15 @@ class Type:
 
     @cached_property
     def documents(self) -> dict[int, Schema]:
-        """The earlier schemas by version: those declared in code, and the frozen ones."""
+        """The earlier schemas by version: those declared in code, and the frozen ones.
+
+        Raises:
+            SchemaError: a file there that is no document, or that of another type or version.
+        """
         schemas = list(self.older)
         folder = self.frozen / self.head.type if self.frozen else None
         if folder is not None and folder.is_dir():
-            schemas += [
-                from_document(json.loads(path.read_bytes())) for path in folder.glob("*.json")
-            ]
+            schemas += [_frozen(path, self.head.type) for path in sorted(folder.glob("*.json"))]
         return {schema.version: schema for schema in schemas}
 
     def at(self, version: int) -> Schema | None:
@@ -111,6 +112,16 @@ class Registry:
             self._loaded = True  # first, since a plug-in may look types up itself
             for entry_point in metadata.entry_points(group=ENTRY_POINTS):
                 entry_point.load()
+
+
+def _frozen(path: Path, type_id: str) -> Schema:
+    """The schema of a document, which must be the one that its path says."""
+    with locating(file=str(path)):
+        schema = read_document(path.read_bytes())
+        expected = f"{type_id}@{path.stem}"
+        if not isinstance(schema, Schema) or str(schema) != expected:
+            raise SchemaError(f"is the document of {schema}, expected that of {expected}")
+        return schema
 
 
 REGISTRY = Registry(plugins=True)

@@ -111,3 +111,6 @@ class EnumSchema:
         check_type_id(self.type)
         if self.fallback is not None and self.fallback not in self.symbols:
             raise SchemaError(f"{self.type}: fallback {self.fallback!r} is not one of its symbols")
+
+    def __str__(self) -> str:
+        return self.type

@@ -1,3 +1,4 @@
+import json
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from aoserial.schema import (
     tensor,
     to_document,
 )
+from aoserial.schema.document import KEYWORD, read_document
 from aoserial.schema.registry import builtin_documents
 
 V1 = Schema(type="acme.T", version=1, fields=(tensor("qdata"), tensor("scale")))
@@ -27,25 +29,44 @@ USED = {"qdata", "scale"}
 
 
 OURS = (builtin.OWNER, torchao.OWNER)
-BUILTIN = sorted(name for name in REGISTRY if REGISTRY[name].owner in OURS)
+BUILTIN = {
+    str(schema): schema
+    for kind in REGISTRY.types.values()
+    if kind.owner in OURS
+    for schema in (kind.head, *kind.older)
+}
+ENUMS = {
+    name: enum
+    for name, enum in REGISTRY.enums.items()
+    if name.startswith(("aoserial.", "torchao."))
+}
+DOCUMENTS = builtin_documents()
 
 
-@pytest.mark.parametrize("name", BUILTIN)
+@pytest.mark.parametrize("name", [*BUILTIN, *ENUMS])
 def test_a_document_says_all_of_its_schema(name):
-    head = REGISTRY[name].head
-    assert from_document(to_document(head)) == head
+    schema = BUILTIN.get(name) or ENUMS[name]
+    assert from_document(to_document(schema)) == schema
 
 
 @pytest.mark.parametrize("name", BUILTIN)
 def test_the_code_declares_what_the_frozen_document_says(name):
-    found = REGISTRY[name]
-    assert found.documents[found.head.version] == found.head
+    schema = BUILTIN[name]
+    text = (DOCUMENTS / schema.type / f"{schema.version}.json").read_text()
+    assert read_document(text.encode()) == schema
+    assert json.loads(text) == to_document(schema)
+
+
+@pytest.mark.parametrize("name", ENUMS)
+def test_the_code_declares_the_symbols_that_the_frozen_document_says(name):
+    text = (DOCUMENTS / name / "enum.json").read_text()
+    assert read_document(text.encode()) == ENUMS[name]
+    assert json.loads(text) == to_document(ENUMS[name])
 
 
 def test_every_frozen_document_belongs_to_a_type_that_ships():
-    folder = builtin_documents()
-    assert folder is not None
-    assert sorted(path.parent.name for path in folder.glob("*/*.json")) == BUILTIN
+    found = {f"{path.parent.name}@{path.stem}" for path in DOCUMENTS.glob("*/*.json")}
+    assert found == set(BUILTIN) | {f"{name}@enum" for name in ENUMS}
 
 
 def test_adding_an_optional_field_changes_no_old_fingerprint():
@@ -102,7 +123,7 @@ def test_a_file_with_a_fields_older_name_still_proves_its_schema():
 
 
 @pytest.mark.parametrize(
-    "document",
+    "own",
     [
         {},
         {"type": "acme.T", "version": 1},
@@ -110,9 +131,44 @@ def test_a_file_with_a_fields_older_name_still_proves_its_schema():
         {"type": "acme.T", "version": 1, "fields": []},
         {"type": "acme.T", "version": 1, "fields": {"x": {}}},
         {"type": "acme.T", "version": 1, "fields": {}, "surprise": 1},
+        {"type": "acme.E", "kind": "enum"},
+        {"type": "acme.E", "kind": "enum", "symbols": ["a"]},
+        {"type": "acme.E", "kind": "enum", "symbols": {}, "surprise": 1},
+        [],
     ],
     ids=str,
 )
-def test_a_malformed_document_is_refused_as_such(document):
+def test_a_malformed_document_is_refused_as_such(own):
     with pytest.raises(SchemaError):
-        from_document(document)
+        from_document({KEYWORD: own})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"aoserial": 1}',
+        '{"aoserial": {}, "aoserial": {}}',
+        "NaN",
+        "[" * 99999,
+    ],
+    ids=lambda text: text[:40] or "empty",
+)
+def test_what_is_no_document_is_refused_as_such(text):
+    with pytest.raises(SchemaError):
+        read_document(text.encode())
+
+
+def test_a_document_of_another_version_than_its_name_says_is_refused(tmp_path):
+    from aoserial.schema import Registry
+
+    folder = tmp_path / "acme.T"
+    folder.mkdir()
+    (folder / "2.json").write_text(json.dumps(to_document(V1)))
+    registry = Registry()
+    registry.add(replace(V1, version=3), owner="test", frozen=tmp_path)
+    with pytest.raises(SchemaError, match=r"2\.json.*is the document of acme\.T@1"):
+        registry.schema("acme.T", 1)

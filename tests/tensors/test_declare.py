@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from aoserial.errors import Faults, FieldError, SchemaError, UnregisteredClassError
-from aoserial.schema import BLOCKS, MISSING, Symbol, to_document
+from aoserial.schema import BLOCKS, MISSING, Symbol
+from aoserial.schema.keywords import schema_keywords
 from aoserial.tensors import CLASSES, VersionedTensor, field, register, to_record
 from aoserial.tensors.hints import Hint, hint
 
@@ -69,7 +70,7 @@ def make(**changes: Any) -> Full:
 
 
 def test_the_schema_says_what_the_class_says() -> None:
-    document = to_document(CLASSES.tensor(Full).schema)
+    document = schema_keywords(CLASSES.tensor(Full).schema)
     assert document == {
         "type": "declare.Full",
         "version": 7,

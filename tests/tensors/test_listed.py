@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from aoserial.errors import FieldError, SchemaError, UnsupportedOperationError
-from aoserial.schema import Symbol, to_document
+from aoserial.schema import Symbol
+from aoserial.schema.keywords import schema_keywords
 from aoserial.tensors import (
     CLASSES,
     VersionedTensor,
@@ -98,7 +99,7 @@ def make(**changes: Any) -> Listed:
 
 
 def test_the_signature_says_what_absence_means_and_of_what_type() -> None:
-    assert to_document(CLASSES.tensor(Listed).schema) == {
+    assert schema_keywords(CLASSES.tensor(Listed).schema) == {
         "type": "listed.Listed",
         "version": 2,
         "doc": "Written against torchao's base class.",
