@@ -241,6 +241,28 @@ def test_our_tensors_come_back_as_themselves(tmp_path):
     assert same_bytes(loaded["model"]["w"].qdata, weight.qdata)
 
 
+def test_a_whole_module_gives_the_names_of_its_state_dict(saved):
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
+    model.register_buffer("passing", torch.ones(1), persistent=False)
+    expected = model.state_dict()
+    path = saved({"model": model})
+    state = aoserial.load(path)
+    assert list(state) == [f"model.{name}" for name in expected]
+    for name, tensor in expected.items():
+        assert same_bytes(state[f"model.{name}"].detach(), tensor)
+    with aoserial.open(path) as checkpoint:
+        assert checkpoint.tree["model"].path.endswith("Sequential")
+        assert not checkpoint.report.notes
+
+
+def test_tensors_inside_unknown_objects_are_told_of(saved):
+    held = argparse.Namespace(mean=torch.ones(2), std=torch.ones(2))
+    with aoserial.open(saved({"args": held, "w": torch.ones(1)})) as checkpoint:
+        assert list(checkpoint) == ["w"]
+        (note,) = checkpoint.report.notes
+    assert note == "args is an object of argparse.Namespace: 2 tensors in it are in the tree alone"
+
+
 def test_two_tensors_of_one_dotted_name_are_refused(saved):
     path = saved({"a.b": torch.ones(1), "a": {"b": torch.ones(1)}})
     with pytest.raises(CollisionError, match="dotted name of two tensors"):

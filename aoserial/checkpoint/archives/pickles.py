@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, cast
 
 from aoserial.checkpoint.archives.archive import Archive
 from aoserial.checkpoint.marks import Mark
-from aoserial.errors import AoserialError, EraError, locating
+from aoserial.errors import AoserialError, EraError, escape, locating
 from aoserial.record import Catalog
 from aoserial.record.pickled import Pickled, decode_pickle, unwrapped
 from aoserial.storage import Source
 from aoserial.storage.pickle import (
+    ObjectValue,
     ParameterValue,
     PickleFile,
     StoragePart,
     TensorSubclass,
     WrapperSubclass,
+    tensors_inside,
 )
 from aoserial.torchao.pickled import identify_with_era
 
@@ -37,13 +39,14 @@ class PickleArchive(Archive):
         self.format = f"torch.save ({self._file.container})"
         self.nbytes = source.size
         self.header_bytes = source.size - sum(one.nbytes for one in self._file.storages.values())
+        objects: dict[str, ObjectValue] = {}
         with locating(file=self.path):
-            self._found: Pickled = decode_pickle(self._file.tensors())
+            self._found: Pickled = decode_pickle(self._file.tensors(objects.setdefault))
         self.parts = self._found.parts
         self.values = self._found.values
         self.tree = self._file.tree
         self.marks = dict(_marks(self._found))
-        self.notes = [*self._file.notes, *_set_on_tensors(self._found)]
+        self.notes = [*self._file.notes, *_set_on_tensors(self._found), *_in_objects(objects)]
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -93,6 +96,14 @@ def _marks(found: Pickled) -> Iterator[tuple[str, Mark]]:
 
 
 _TRAINABLE = (StoragePart, WrapperSubclass)
+
+
+def _in_objects(objects: dict[str, ObjectValue]) -> Iterator[str]:
+    """A note for each unknown object that has tensors: they belong to it, and have no names."""
+    for name, value in objects.items():
+        if count := tensors_inside(value):
+            what = f"{name or 'the file'} is an object of {escape(value.path[:200])}"
+            yield f"{what}: {count} tensors in it are in the tree alone"
 
 
 def _set_on_tensors(found: Pickled) -> Iterator[str]:

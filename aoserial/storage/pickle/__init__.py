@@ -33,7 +33,7 @@ And the way back: `writing` says a tree of values as a pickle, `writer` puts it 
 
 from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.memory import MemoryStorage
-from aoserial.storage.pickle.paths import children, named_tensors
+from aoserial.storage.pickle.paths import children, named_tensors, tensors_inside
 from aoserial.storage.pickle.reader import PickleFile
 from aoserial.storage.pickle.risks import Risk, risk_of
 from aoserial.storage.pickle.scan import Finding, Report, scan
@@ -109,4 +109,5 @@ __all__ = [
     "fields_of",
     "children",
     "named_tensors",
+    "tensors_inside",
 ]

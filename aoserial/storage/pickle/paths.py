@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from aoserial.storage.pickle.limits import Limits
+from aoserial.storage.pickle.modules import module_members
 from aoserial.storage.pickle.tensors import (
     TENSORS,
     ArrayPart,
@@ -128,22 +129,26 @@ def check_depth(root: Value, limits: Limits) -> None:
 
 
 # Tensors, and the containers that are entered to find them
-_LISTED = frozenset({*TENSORS, dict, StateDict, list, tuple})
+_LISTED = frozenset({*TENSORS, dict, StateDict, list, tuple, ObjectValue})
+_NOTHING_INSIDE = _LEAVES - {StoragePart, ArrayPart}
 
 
-def named_tensors(root: Value, limits: Limits) -> Iterator[tuple[str, Any]]:
-    """Every tensor in the dicts, lists and tuples of a tree with its dotted name, in order.
+def named_tensors(
+    root: Value, limits: Limits, passed: Callable[[str, ObjectValue], object] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Every tensor in the dicts, lists, tuples and modules of a tree by dotted name, in order.
 
-    What lies inside unknown objects belongs to them and is not listed. A container that is in the
+    What lies inside other objects belongs to them and is not listed. A container that is in the
     tree twice has its tensors listed twice; one that contains itself, once.
+
+    Args:
+        passed: called with the name of each object that is not entered.
 
     Raises:
         LimitError: there are too many names.
     """
     # (name, value, what had been found before it; None when it was not entered yet)
-    waiting: list[tuple[str, Value, tuple[int, int] | None]] = []
-    if type(root) in _LISTED:
-        waiting.append(("", root, None))
+    waiting: list[tuple[str, Value, tuple[int, int] | None]] = [("", root, None)]
     above: set[int] = set()
     barren: set[int] = set()  # without a tensor: not entered again
     found = loops = 0
@@ -161,15 +166,44 @@ def named_tensors(root: Value, limits: Limits) -> Iterator[tuple[str, Any]]:
         elif key in above:
             loops += 1
         elif key not in barren:
+            steps = _steps(value)
+            if steps is None:
+                if passed is not None and type(value) is ObjectValue:
+                    passed(name, value)
+                continue
             above.add(key)
             waiting.append((name, value, (found, loops)))
             prefix = f"{name}." if name else ""
-            steps = value.items() if isinstance(value, dict) else enumerate(value)
             waiting.extend(
                 (f"{prefix}{step(key)}", child, None)
                 for key, child in reversed(list(steps))
                 if type(child) in _LISTED
             )
+
+
+def _steps(value: Value) -> Iterable[tuple[Value, Value]] | None:
+    """What is entered of a value, by key; None for a value that is not entered."""
+    if isinstance(value, dict):
+        return value.items()
+    if type(value) in (list, tuple):
+        return enumerate(value)
+    return module_members(value)
+
+
+def tensors_inside(value: Value) -> int:
+    """How many tensors there are anywhere inside a value."""
+    seen: set[int] = set()
+    waiting, found = [value], 0
+    while waiting:
+        child = waiting.pop()
+        if id(child) in seen or type(child) in _NOTHING_INSIDE:
+            continue
+        seen.add(id(child))
+        if type(child) in TENSORS:
+            found += 1
+        else:
+            waiting.extend(children(child))
+    return found
 
 
 def step(key: Value) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -16,7 +16,7 @@ from aoserial.storage.pickle.limits import Limits
 from aoserial.storage.pickle.paths import check_depth, named_tensors
 from aoserial.storage.pickle.storages import StorageRef
 from aoserial.storage.pickle.tar import Tar
-from aoserial.storage.pickle.values import Value
+from aoserial.storage.pickle.values import ObjectValue, Value
 from aoserial.storage.sniff import SNIFF_BYTES, pickle_container
 from aoserial.storage.source import Source
 
@@ -84,9 +84,11 @@ class PickleFile(Closing):
     def path(self) -> str:
         return self.source.path
 
-    def tensors(self) -> Iterator[tuple[str, Any]]:
+    def tensors(
+        self, passed: Callable[[str, ObjectValue], object] | None = None
+    ) -> Iterator[tuple[str, Any]]:
         """The tensors of the tree with their dotted names, in order; see `named_tensors`."""
-        return named_tensors(self.tree, self.limits)
+        return named_tensors(self.tree, self.limits, passed)
 
     def verify(self) -> list[AoserialError]:
         """Reads every storage and compares it with its CRC-32; returns what is wrong.
