@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         plan,
         verify,
     )
+    from aoserial.checkpoint.feeding import Loader
     from aoserial.checkpoint.flattening import flatten, unflatten
     from aoserial.checkpoint.loading import load
     from aoserial.checkpoint.migrating import migrate
@@ -87,6 +88,7 @@ __all__ = [
     "migrate",
     "flatten",
     "unflatten",
+    "Loader",
     "Checkpoint",
     # types that ship
     "VersionedTensor",
@@ -139,6 +141,7 @@ _HOMES = {
             *("AoserialWarning", "LoadReport", "MigrationPlan", "Summary", "Verdict"),
             *("inspect", "plan", "verify"),
         ),
+        "checkpoint.feeding": ("Loader",),
         "checkpoint.flattening": ("flatten", "unflatten"),
         "checkpoint.loading": ("load",),
         "checkpoint.migrating": ("migrate",),

@@ -60,6 +60,11 @@ class AoserialError(Exception):
         )
         return self
 
+    def relocate(self, **steps: str | None) -> Self:
+        """Sets these steps of the location, whatever they were."""
+        self.location = replace(self.location, **steps)
+        return self
+
     def __str__(self) -> str:
         where = str(self.location)
         return f"{where}: {self.message}" if where else self.message
@@ -93,6 +98,11 @@ class Faults(AoserialError, ExceptionGroup[AoserialError]):  # noqa: N818 - part
             if isinstance(fault, AoserialError):
                 fault.locate(**steps)
         return super().locate(**steps)
+
+    def relocate(self, **steps: str | None) -> Self:
+        for fault in each_of(self):
+            fault.relocate(**steps)
+        return super().relocate(**steps)
 
     def __str__(self) -> str:
         return "\n".join([super().__str__(), *(f"  - {fault}" for fault in self.exceptions)])
@@ -145,6 +155,10 @@ class BoundsError(FormatError):
     """A tensor reaches outside its own storage, or a storage is not as large as the file says."""
 
 
+class ShardIndexError(FormatError):
+    """The index of a sharded checkpoint is malformed, or does not fit the shards."""
+
+
 class EnvelopeError(FormatError):
     """aoserial's own metadata in a file is malformed or contradicts the file."""
 
@@ -171,6 +185,19 @@ class PathError(AoserialError, OSError):
 
 class MissingFileError(PathError, FileNotFoundError):
     """There is no such file."""
+
+
+class MissingShardError(MissingFileError):
+    """The index of a sharded checkpoint names a file that is not there."""
+
+
+class AmbiguousFolderError(PathError):
+    """A folder holds several checkpoints, or none, and no index says which is meant.
+
+    `candidates` are the names of its files that are checkpoints.
+    """
+
+    candidates: tuple[str, ...]
 
 
 class SaveError(AoserialError, OSError):

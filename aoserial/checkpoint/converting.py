@@ -15,6 +15,7 @@ from aoserial.checkpoint.dequantizing import dequantized
 from aoserial.checkpoint.gathering import check_metadata
 from aoserial.checkpoint.report import LoadReport
 from aoserial.checkpoint.rewriting import contents_of, format_for, write_again
+from aoserial.checkpoint.splitting import target_of
 from aoserial.errors import (
     AoserialError,
     LossyMigrationError,
@@ -93,7 +94,7 @@ def convert(
         raise OptionError("torchao's layout is one of safetensors files; name DST *.safetensors")
     upgrader = upgrader_for(assume)
     with open_archive(src) as file, locating(file=os.fspath(src)):
-        if os.path.exists(dst) and os.path.samefile(src, dst):
+        if _is_source(file, dst):
             raise PathError("DST is the source itself, which converting leaves as it is")
         prepared = prepare(file.catalog, upgrader)
         if target != "plain":
@@ -222,6 +223,16 @@ def _notes(file: Archive, prepared: list[Prepared], to: Target, *, archive: bool
         )
     if catalog.ties:
         yield f"torchao's layout has no ties: {len(catalog.ties)} tensors were written once more"
+
+
+def _is_source(file: Archive, dst: str | os.PathLike[str]) -> bool:
+    """Whether writing to `dst` would replace the source, or the set that it belongs to."""
+    target = target_of(dst, None)
+    if target is None:
+        return os.path.exists(dst) and os.path.samefile(file.path, dst)
+    folder, name = os.path.split(file.path)
+    here = os.path.exists(target.folder) and os.path.samefile(folder or ".", target.folder)
+    return here and name.startswith(target.stem)
 
 
 def _is_narrow(record: Record) -> bool:

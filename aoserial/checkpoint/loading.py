@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from aoserial.checkpoint.archives import open_archive
 from aoserial.checkpoint.building import Progress, read_state
 from aoserial.checkpoint.contents import Prepared, become, prepare, upgrader_for
+from aoserial.checkpoint.renaming import Rename, new_names
 from aoserial.checkpoint.report import AoserialWarning, LoadReport
 from aoserial.errors import (
     AoserialError,
@@ -40,6 +41,7 @@ def load(
     into: Literal["aoserial", "torchao"] = "aoserial",
     assume: Mapping[str, str] | None = None,
     progress: Progress | None = None,
+    rename: Rename | None = None,
 ) -> dict[str, Loaded]:
     """Reads a checkpoint into a plain dict, quantized tensors at the heads of their types.
 
@@ -56,9 +58,12 @@ def load(
             own: NVFP4 is the one type whose values differ by release, of which a warning tells.
         assume: answers to what a file cannot tell.
         progress: called with bytes done and bytes in all.
+        rename: the names in the result: a map of exact names, which leaves others as they are, or
+            a function of a name. `names` are those of the file.
 
     Raises:
-        UnknownNameError: a name in `names` that the checkpoint does not have.
+        CollisionError: `rename` gives two tensors one name; it lists all, before anything is read.
+        UnknownNameError: a name in `names` or `rename` that the checkpoint does not have.
         UnknownTypeError: `strict`, and a type that nobody registered.
         UnsupportedOperationError: `into` torchao, and it is not installed, or too old.
         UnsupportedTensorError: tensors that torchao has no class for; `Faults` lists them all.
@@ -79,15 +84,19 @@ def load(
         if verify == "checksums":
             raise_all("checksums do not match", list(file.checksum_faults()))
         if strict:
-            _refuse_unknown(prepared)
+            refuse_unknown(prepared)
         LoadReport.of(file, prepared).warn()
-        wanted = _wanted(catalog, prepared, names)
+        present = _present(catalog, prepared)
+        wanted = _wanted(present, names)
+        renamed = new_names(present, present if wanted is None else wanted, rename)
         make: Callable[[Record], Build] = builder
         if into == "torchao":
             installed = Installed()
             prepared = _into(installed, _holding(prepared, catalog, wanted))
             make = installed.builder
         state = read_state(file, prepared, wanted, progress, make=make)
+        if rename is not None:
+            state = {renamed[name]: tensor for name, tensor in state.items()}
     if str(device) != "cpu":
         state = {
             name: tensor if isinstance(tensor, InertTensor) else tensor.to(device)
@@ -96,14 +105,15 @@ def load(
     return state
 
 
-def _wanted(
-    catalog: Catalog, prepared: list[Prepared], names: Iterable[str] | None
-) -> dict[str, None] | None:
+def _present(catalog: Catalog, prepared: list[Prepared]) -> dict[str, None]:
+    names = dict.fromkeys(name for one in prepared for name in one.group.members)
+    return names | dict.fromkeys([*catalog.plain, *catalog.ties])
+
+
+def _wanted(present: Mapping[str, None], names: Iterable[str] | None) -> dict[str, None] | None:
     if names is None:
         return None
     wanted = dict.fromkeys(names)
-    present = {name for one in prepared for name in one.group.members}
-    present |= catalog.plain.keys() | catalog.ties.keys()
     unknown = [
         UnknownNameError("the checkpoint has no such tensor").locate(name=name)
         for name in wanted
@@ -133,7 +143,8 @@ def _into(installed: Installed, prepared: list[Prepared]) -> list[Prepared]:
     return theirs
 
 
-def _refuse_unknown(prepared: list[Prepared]) -> None:
+def refuse_unknown(prepared: list[Prepared]) -> None:
+    """Raises `UnknownTypeError` for tensors that would be inert; `Faults` for several."""
     unknown: list[AoserialError] = []
     for one in prepared:
         if one.outcome is None:

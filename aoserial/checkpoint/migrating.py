@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from aoserial.checkpoint.archives import open_archive
+from aoserial.checkpoint.archives import ShardedArchive, open_archive
 from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan_of
 from aoserial.checkpoint.rewriting import Format, contents_of, format_for, write_again
@@ -30,7 +30,8 @@ def migrate(
     to migrate comes out with equal bytes.
 
     As in `save`, a `dst` that ends in .pt, .pth, .bin or .ckpt gets a `torch.save` archive, any
-    other a safetensors file, which has no place for what is no tensor; `in_place` keeps the format.
+    other a safetensors file, which has no place for what is no tensor, and a folder one or a set of
+    these. `in_place` keeps the format; a set is its old self until the new one is whole.
 
     Args:
         dst: the file to write; may be left out with `in_place`.
@@ -58,13 +59,18 @@ def migrate(
             raise LossyMigrationError(
                 f"{'; '.join(todo.lossy)}. Say allow_lossy to run it all the same"
             )
+        pickles = isinstance(file, ShardedArchive) and file.tree is not None
+        if in_place and pickles and todo.pending:
+            raise UnsupportedOperationError(
+                "a set of pickled shards is not replaced: say where to write"
+            )
         if not in_place or todo.pending:
             kept: Format = "safetensors" if file.tree is None else "pt"
             write_again(
                 file,
                 prepared,
                 contents_of(file, prepared),
-                src if dst is None else dst,
+                file.path if dst is None else dst,
                 format=kept if dst is None else format_for(dst),
                 progress=progress,
             )

@@ -14,7 +14,8 @@ from typing import Any, Literal, TypeAlias
 from aoserial.checkpoint.archives import Archive
 from aoserial.checkpoint.building import Progress, migrated_record
 from aoserial.checkpoint.contents import Prepared
-from aoserial.checkpoint.saving import is_archive_path, write_contents
+from aoserial.checkpoint.saving import write_contents
+from aoserial.checkpoint.splitting import is_archive_path, target_of
 from aoserial.errors import AoserialError, UnsupportedTensorError, raise_all
 from aoserial.migrations import Step, spell
 from aoserial.migrations.step import Version
@@ -86,7 +87,7 @@ def write_again(
     format: Format,  # noqa: A002
     progress: Progress | None = None,
 ) -> None:
-    """Writes the contents of an opened file to another, atomically.
+    """Writes the contents of an opened file to another, or to a set in a folder, atomically.
 
     From a pickle to a pickle, its own dicts, lists and keys are kept, and all in them that is no
     tensor. To a safetensors file only tensors go.
@@ -101,7 +102,7 @@ def write_again(
         SaveError: writing failed.
     """
     if format == "safetensors":
-        write_contents(contents, path, progress=progress)
+        write_contents(contents, target_of(path, None) or path, progress=progress)
     else:
         write_archive(path, _tree(file, prepared, contents), progress=progress)
 

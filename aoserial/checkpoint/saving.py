@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
 from aoserial.checkpoint.building import Progress
 from aoserial.checkpoint.gathering import check_metadata, gather
 from aoserial.checkpoint.opening import Checkpoint
+from aoserial.checkpoint.splitting import divide, groups_of, is_archive_path, target_of
 from aoserial.checkpoint.trees import saved_tree
-from aoserial.errors import (
-    OptionError,
-    UnsupportedOperationError,
-    locating,
-)
-from aoserial.record.envelope import Contents, lay_out, seal
+from aoserial.errors import OptionError, locating
+from aoserial.record.envelope import WRITER, Contents, lay_out, lay_out_shards, seal
 from aoserial.schema import REGISTRY
 from aoserial.storage import Durability
 from aoserial.storage.pickle import write_archive
 from aoserial.storage.safetensors import write_safetensors
+from aoserial.storage.shards import Shard, Target, write_set
 from aoserial.tensors.assembling import collector_paused
-from aoserial.torchao.support import lay_out as torchao_lay_out
-
-_ARCHIVES = (".pt", ".pth", ".bin", ".ckpt")
-
-
-def is_archive_path(path: str | os.PathLike[str]) -> bool:
-    """Whether a path of that name gets a `torch.save` archive."""
-    return os.fspath(path).endswith(_ARCHIVES)
+from aoserial.torchao.support import lay_out_records, sort_state_dict
 
 
 def save(
@@ -42,18 +33,25 @@ def save(
     layout: Literal["aoserial", "torchao"] = "aoserial",
     progress: Progress | None = None,
 ) -> None:
-    """Writes a state dict as one file, atomically.
+    """Writes a state dict as one file or as a set of shards, atomically.
 
     A path that ends in .pt, .pth, .bin or .ckpt gets a `torch.save` archive, which plain
-    `torch.load(weights_only=True)` opens where aoserial is imported; any other a safetensors file.
+    `torch.load(weights_only=True)` opens where aoserial is imported; any other a safetensors file,
+    and a folder one or several in Hugging Face's layout (`target_of` has the table).
     An archive may hold more than tensors: dicts and lists, numbers and texts, and whatever inert
     objects `Checkpoint.tree` of another has; an open `Checkpoint` of one is saved with all of that.
     It is written beside `path` and renamed over it, so that a crash at any point leaves the old
     file or the new one. Nothing is written when anything in `state` cannot be.
 
+    Of several shards the index is written last: until then the old set is the checkpoint, and none
+    of its files is touched. Each shard describes its own tensors, none is divided between two, and
+    names that share a tensor are in its shard. Files that the old index alone named are removed.
+
     Args:
         state: name → tensor: plain, quantized of a registered type, or inert. An open `Checkpoint`
             also brings its metadata, trail and what its envelope holds beyond our knowledge.
+        max_shard_size: bytes of tensors in a file, as `5GB` (10⁹) or a number; a larger tensor gets
+            a file of its own.
         metadata: strings for the file's metadata, beside aoserial's own.
         layout: whose metadata describes the tensors. `torchao` writes what torchao 0.18 reads,
             without our checksums and digest.
@@ -66,21 +64,18 @@ def save(
             what cannot be written, before a byte is.
         SaveError: writing failed; it keeps the errno and says what is on disk.
     """
-    if max_shard_size is not None:
-        raise UnsupportedOperationError("max_shard_size is not available: files are not split yet")
     if layout not in ("aoserial", "torchao"):
         raise OptionError(f"layout={layout!r} is not 'aoserial' or 'torchao'")
     with locating(file=os.fspath(path)):
-        if is_archive_path(path):
+        target = target_of(path, max_shard_size)
+        if target is None and is_archive_path(path):
             if layout == "torchao":
                 raise OptionError("torchao's layout is one of safetensors files, not of archives")
             _save_archive(state, path, metadata=metadata, durability=durability, progress=progress)
             return
         if layout == "torchao":
-            parts, described = torchao_lay_out(state, for_torchao=True)
-            kept = check_metadata(metadata or {}, reserved=described)
-            write_safetensors(
-                path, parts, metadata=kept | described, durability=durability, progress=progress
+            _save_for_torchao(
+                state, path, target, metadata or {}, durability=durability, progress=progress
             )
             return
         with collector_paused():
@@ -92,7 +87,41 @@ def save(
                 extra=state.catalog.extra,
                 metadata={**state.catalog.metadata, **contents.metadata},
             )
-        write_contents(contents, path, durability=durability, progress=progress)
+        write_contents(
+            contents,
+            path if target is None else target,
+            durability=durability,
+            progress=progress,
+            order=state,
+        )
+
+
+def _save_for_torchao(
+    state: Mapping[str, Any],
+    path: str | os.PathLike[str],
+    target: Target | None,
+    metadata: Mapping[str, str],
+    *,
+    durability: Durability,
+    progress: Progress | None,
+) -> None:
+    """Writes what torchao 0.18 reads; of several files, each as if it were alone."""
+    plain, records = sort_state_dict(state)
+    parts, described = lay_out_records(list(state), plain, records, for_torchao=True)
+    kept = check_metadata(metadata, reserved=described)
+    if target is None:
+        write_safetensors(
+            path, parts, metadata=kept | described, durability=durability, progress=progress
+        )
+        return
+    sizes = {name: (plain.get(name) or records[name]).nbytes for name in state}
+    shards: list[Shard] = []
+    for names in groups_of(sizes, target.limit):
+        parts, described = lay_out_records(names, plain, records)
+        shards.append((parts, kept | described))
+    write_set(
+        target, shards, writer=WRITER, metadata=kept, durability=durability, progress=progress
+    )
 
 
 def _save_archive(
@@ -112,17 +141,35 @@ def _save_archive(
 
 def write_contents(
     contents: Contents,
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | Target,
     *,
     durability: Durability = "fsync",
     progress: Progress | None = None,
+    order: Iterable[str] = (),
 ) -> None:
-    """Lays contents out and writes them, sealed with their checksums and the header's digest."""
-    sheet = lay_out(contents, REGISTRY)
-    write_safetensors(
+    """Lays contents out and writes them, sealed with their checksums and the header's digest.
+
+    Args:
+        path: of one file, or where a set goes.
+        order: names in the order in which they fill the shards.
+    """
+    if not isinstance(path, Target):
+        sheet = lay_out(contents, REGISTRY)
+        write_safetensors(
+            path,
+            sheet.parts,
+            metadata=sheet.metadata,
+            finish=seal,
+            durability=durability,
+            progress=progress,
+        )
+        return
+    sheets = lay_out_shards(contents, divide(contents, path.limit, order), REGISTRY)
+    write_set(
         path,
-        sheet.parts,
-        metadata=sheet.metadata,
+        [(sheet.parts, sheet.metadata) for sheet in sheets],
+        writer=WRITER,
+        metadata={key: text for key, text in contents.metadata.items() if key != "format"},
         finish=seal,
         durability=durability,
         progress=progress,

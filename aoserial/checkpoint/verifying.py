@@ -17,7 +17,7 @@ from aoserial.checkpoint.contents import (
     spell_members,
     upgrader_for,
 )
-from aoserial.errors import AoserialError, MissingFileError, PathError, each_of
+from aoserial.errors import AoserialError, PathError, each_of
 from aoserial.record import Catalog
 
 
@@ -71,9 +71,9 @@ def verify(
             if deep and catalog is not None:
                 faults += _check_values(file, prepared)
                 faults += _check_bools(file, catalog, prepared)
-    except (MissingFileError, PathError):
-        raise
     except AoserialError as error:
+        if isinstance(error, PathError) and error.location.shard is None:
+            raise  # there is nothing to verify; of a shard that lacks, there is
         faults += each_of(error)
     for fault in faults:
         fault.locate(file=os.fspath(path))

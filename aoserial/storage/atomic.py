@@ -109,6 +109,13 @@ class AtomicFile:
         self.pwrite(data, self.position)
         self.position += memoryview(data).nbytes
 
+    def rename_to(self, path: str | os.PathLike[str]) -> None:
+        """Lets the finished file take another name in the same folder, one that is not a link."""
+        with self._saving("cannot be saved"):
+            target = os.path.join(self._folder, os.path.basename(os.fspath(path)))
+            self._mode = _final_mode(target)
+            self._target, self.path = target, os.fspath(path)
+
     def flush(self) -> None:
         """Does nothing, since nothing is buffered; programs that write to a stream call it."""
 
@@ -162,7 +169,7 @@ class AtomicFile:
             self._temp = None
         if durable:
             with self._saving("was saved, but its folder cannot be", "renamed, not known durable"):
-                _fsync_folder(self._folder)
+                sync_folder(self._folder)
 
     def _close(self) -> None:
         if self._descriptor is not None:
@@ -241,7 +248,8 @@ def _fsync(descriptor: int) -> None:
         os.fsync(descriptor)
 
 
-def _fsync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Waits until the disk has the names in a folder."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

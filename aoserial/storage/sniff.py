@@ -92,7 +92,7 @@ def detect(source: Source) -> str:
 
 def container(head: bytes) -> str:
     """`detect`, given the first `SNIFF_BYTES` of a file (all of it, if it is shorter)."""
-    if _is_safetensors(head):
+    if is_safetensors(head):
         return "safetensors"
     phrase = looks_like(head)
     if phrase != UNKNOWN:
@@ -106,12 +106,18 @@ def container(head: bytes) -> str:
 
 def is_pickle(head: bytes) -> bool:
     """Whether the first `SNIFF_BYTES` of a file are those of a pickle or of an archive with one."""
-    if _is_safetensors(head):
+    if is_safetensors(head):
         return False  # its length may have the bytes of any magic number
     return bool(_LEGACY.match(head)) or looks_like(head).startswith(_PICKLES)
 
 
-def _is_safetensors(head: bytes) -> bool:
+def is_json(head: bytes) -> bool:
+    """Whether the first `SNIFF_BYTES` of a file are those of JSON, as an index of shards is."""
+    return not is_safetensors(head) and looks_like(head) == "JSON"
+
+
+def is_safetensors(head: bytes) -> bool:
+    """Whether the first `SNIFF_BYTES` of a file are those of a safetensors file."""
     # Text or another magic number in the place of the length makes it huge. A huge length before a
     # brace that is nothing else is a hostile or torn header, and the header's reader says so.
     length = int.from_bytes(head[:8], "little")

@@ -19,6 +19,7 @@ from aoserial.errors import (
     FormatError,
     LeftoverError,
     MissingPartError,
+    UnsupportedOperationError,
     locating,
     raise_all,
 )
@@ -89,6 +90,31 @@ def describes(metadata: Mapping[str, str]) -> bool:
         )
     except (AoserialError, KeyError, TypeError):
         return False
+
+
+def declared_keys(metadata: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Name → the keys of its tensors, of all that are described; a plain one's is its name.
+
+    Raises:
+        EnvelopeError: metadata that torchao does not write.
+        UnsupportedOperationError: 0.14's layout, which does not list the tensors.
+    """
+    descriptions: dict[str, _Description] = {}
+    declared: dict[str, tuple[str, ...]] = {}
+    for name in parse_strings(metadata[NAMES_KEY], f"torchao's {NAMES_KEY!r}"):
+        with locating(name=name):
+            text = metadata.get(name)
+            if text is None:
+                raise EnvelopeError("torchao's metadata does not describe it")
+            description = descriptions.get(text) or _describe(text)
+            descriptions[text] = description
+            if description.parts is None:
+                raise UnsupportedOperationError(
+                    "torchao 0.14's layout does not list its tensors, so nobody can tell when it "
+                    "is whole; load the file as one"
+                )
+        declared[name] = tuple(description.keys(name, {}).values())
+    return declared
 
 
 def decode_layout(

@@ -16,7 +16,6 @@ from aoserial.errors import (
     SaveError,
     TensorNameError,
     UnregisteredClassError,
-    UnsupportedOperationError,
     UnsupportedTensorError,
 )
 
@@ -113,7 +112,10 @@ def test_names_that_look_the_same_are_refused(path):
 @pytest.mark.parametrize(
     ("options", "name", "error"),
     [
-        ({"max_shard_size": "5GB"}, "model.safetensors", UnsupportedOperationError),
+        ({"max_shard_size": "5GB"}, "model.pt", OptionError),
+        ({"max_shard_size": "5 parsecs"}, "model.safetensors", OptionError),
+        ({"max_shard_size": 0}, "model.safetensors", OptionError),
+        ({}, "pytorch_model.bin.index.json", OptionError),
         ({"layout": "gguf"}, "model.safetensors", OptionError),
         ({"metadata": {"a": "b"}}, "model.pt", OptionError),
         ({"metadata": {"aoserial": "x"}}, "model.safetensors", CollisionError),

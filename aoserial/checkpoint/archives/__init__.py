@@ -1,29 +1,41 @@
-"""Opened files of every format under one face: named parts, and a catalog of what they are."""
+"""Opened checkpoints of every format under one face: named parts, and what they are."""
 
 from __future__ import annotations
 
 import os
 
 from aoserial.checkpoint.archives.archive import Archive
-from aoserial.checkpoint.archives.pickles import PickleArchive
-from aoserial.checkpoint.archives.safetensors import SafetensorsArchive
+from aoserial.checkpoint.archives.opening import first_bytes, open_file
+from aoserial.checkpoint.archives.sharded import ShardedArchive
+from aoserial.errors import locating
 from aoserial.storage import Source
-from aoserial.storage.sniff import SNIFF_BYTES, is_pickle
+from aoserial.storage.shards import find_checkpoint
+from aoserial.storage.sniff import is_json
 
-__all__ = ["Archive", "open_archive"]
+__all__ = ["Archive", "ShardedArchive", "open_archive"]
 
 
 def open_archive(path: str | os.PathLike[str]) -> Archive:
-    """Opens a checkpoint of whatever format its first bytes say, and reads its header or pickle.
+    """Opens a checkpoint of whatever format its first bytes say, and reads its headers or pickles.
+
+    Args:
+        path: a safetensors or torch.save file, the index of a sharded set of these, or a folder
+            with one of them (see `storage.shards.folder`).
 
     Raises:
-        MissingFileError, PathError: no such file, or not a regular one.
+        MissingFileError, PathError: no such file, not a regular one, or a folder in which several
+            could be meant.
         FormatError, IntegrityError, LimitError: not a checkpoint this version reads.
+        Faults: an index and shards that do not go together.
     """
-    source = Source.open(path)
-    try:
-        pickled = is_pickle(source.pread(0, min(SNIFF_BYTES, source.size)))
-        return (PickleArchive if pickled else SafetensorsArchive)(source)
-    except BaseException:
-        source.close()
-        raise
+    path = os.fspath(path)
+    with locating(file=path):
+        if os.path.isdir(path):
+            path = find_checkpoint(path)
+        source = Source.open(path)
+        try:
+            indexed = is_json(first_bytes(source))
+        except BaseException:
+            source.close()
+            raise
+        return ShardedArchive.open(source) if indexed else open_file(source)

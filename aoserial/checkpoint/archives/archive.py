@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from aoserial.checkpoint.marks import Mark
@@ -73,3 +73,16 @@ class Archive(Closing):
     @abstractmethod
     def unverified(self) -> list[str]:
         """What the file carries no digest for."""
+
+
+class FileArchive(Archive):
+    """An archive that is one file, and so may be a shard of several."""
+
+    @property
+    @abstractmethod
+    def listed(self) -> Collection[str]:
+        """What an index lists of it: the keys of a safetensors file, of a pickle the tensors."""
+
+    @abstractmethod
+    def chunks(self, size: int) -> Iterator[memoryview]:
+        """The whole file in pieces of at most `size`; each is valid until the next is asked for."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
-from aoserial.checkpoint.archives.archive import Archive
+from aoserial.checkpoint.archives.archive import FileArchive
 from aoserial.checkpoint.marks import Mark
 from aoserial.errors import AoserialError, EraError, escape, locating
 from aoserial.record import Catalog
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SET_ON_TENSOR = "attributes that were set on the tensor are no part of it"
 
 
-class PickleArchive(Archive):
+class PickleArchive(FileArchive):
     """See `Archive`."""
 
     def __init__(self, source: Source) -> None:
@@ -61,6 +61,10 @@ class PickleArchive(Archive):
                 group.template, group.era = found.record, found.era
         return self._found.catalog
 
+    @property
+    def listed(self) -> Collection[str]:
+        return self.values.keys()
+
     def tensors(self, keys: Sequence[str]) -> list[torch.Tensor]:
         parts = self.parts
         return [parts[key].read() for key in keys]
@@ -82,6 +86,9 @@ class PickleArchive(Archive):
         if any(storage.crc32 is None for storage in self._file.storages.values()):
             lacking.append("the data: the file has no checksums of it, or of some")
         return lacking
+
+    def chunks(self, size: int) -> Iterator[memoryview]:
+        return self._file.source.chunks(0, self._file.source.size, size)
 
     def close(self) -> None:
         self._file.close()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from aoserial.checkpoint.archives.archive import Archive
+from aoserial.checkpoint.archives.archive import FileArchive
 from aoserial.checkpoint.marks import Mark
 from aoserial.errors import AoserialError, IntegrityError, each_of, locating
 from aoserial.record import Catalog
 from aoserial.record.envelope import ENVELOPE_KEY, decode_envelope
 from aoserial.storage import Source
-from aoserial.storage.safetensors import Entry, SafetensorsFile, read_header
+from aoserial.storage.safetensors import Entry, Header, SafetensorsFile, read_header
 from aoserial.torchao import decode_layout, is_torchao
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 4 << 20  # large enough that the reads do not show, small enough to stay in cache
 
 
-class SafetensorsArchive(Archive):
+class SafetensorsArchive(FileArchive):
     """See `Archive`."""
 
     format = "safetensors"
@@ -62,6 +62,14 @@ class SafetensorsArchive(Archive):
             return None, each_of(error)
         return found, wrong
 
+    @property
+    def header(self) -> Header:
+        return self._file.header
+
+    @property
+    def listed(self) -> Collection[str]:
+        return self._file.header.entries.keys()
+
     def tensors(self, keys: Sequence[str]) -> list[torch.Tensor]:
         return self._file.tensors(keys)
 
@@ -70,7 +78,14 @@ class SafetensorsArchive(Archive):
 
     def checksum_faults(self) -> Iterator[AoserialError]:
         catalog, _ = self._surveyed
-        crcs = catalog.crcs if catalog else ()
+        yield from self.part_faults(catalog.crcs if catalog else ())
+
+    def part_faults(self, crcs: Sequence[int]) -> Iterator[AoserialError]:
+        """Reads every byte; a fault for each tensor whose CRC-32 is not the given one.
+
+        Args:
+            crcs: of all tensors, in data order; none to check nothing.
+        """
         for key, expected in zip(self._file.header.entries, crcs, strict=bool(crcs)):
             try:
                 _check_crc(self._file.parts[key].chunks(CHUNK_BYTES), expected)
@@ -88,6 +103,9 @@ class SafetensorsArchive(Archive):
         if not catalog.crcs:
             lacking.append("the data: the file has no checksums")
         return lacking
+
+    def chunks(self, size: int) -> Iterator[memoryview]:
+        return self._file.source.chunks(0, self._file.source.size, size)
 
     def close(self) -> None:
         self._file.close()

@@ -23,6 +23,7 @@ from aoserial.record.fields import (
     take,
     take_or,
 )
+from aoserial.record.keys import key_prefix
 from aoserial.schema import FrozenMap
 from aoserial.schema.schema import check_type_id
 from aoserial.schema.values import check_version, decode
@@ -51,6 +52,15 @@ class Row:
     parts: tuple[str, ...]
     names: tuple[str, ...]
     keys: Mapping[str, Mapping[str, str]]
+
+    def keys_of(self, name: str) -> tuple[str, ...]:
+        """The keys of the parts of one of its records, in the order of `parts`."""
+        prefix = key_prefix(name)
+        keys = [prefix + part for part in self.parts]
+        if name in self.keys:
+            moved = self.keys[name]
+            keys = [moved.get(part, key) for part, key in zip(self.parts, keys, strict=True)]
+        return tuple(keys)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -67,10 +67,39 @@ def lay_out(contents: Contents, registry: Registry, *, sealed: bool = True) -> S
         CollisionError: a record and a plain tensor, or a tie, of one name.
         TensorNameError: a name that no tensor may have, or two that look the same.
     """
-    _check_names(contents)
+    (sheet,) = lay_out_shards(contents, [contents], registry, sealed=sealed)
+    return sheet
+
+
+def lay_out_shards(
+    whole: Contents, shards: Iterable[Contents], registry: Registry, *, sealed: bool = True
+) -> list[Sheet]:
+    """`lay_out` of contents that were divided among files: no two of these have a key in common.
+
+    Args:
+        whole: of all files.
+        shards: of each file.
+    """
+    _check_names(whole)
+    taken = {*whole.plain, *whole.records, *whole.ties}
+    return [_lay_out(shard, whole.records.keys(), taken, registry, sealed) for shard in shards]
+
+
+def _lay_out(
+    contents: Contents,
+    named: Collection[str],
+    taken: set[str],
+    registry: Registry,
+    sealed: bool,
+) -> Sheet:
+    """Lays out one file.
+
+    Args:
+        named: the names of all records, also those of other files.
+        taken: all keys that are in use; what is given out here comes in.
+    """
     kinds = _sort(contents.records, registry)
     parts = dict(contents.plain)
-    taken = {*contents.plain, *contents.records, *contents.ties}
     for kind in kinds:
         for name in kind.names:
             for part_name, part in contents.records[name].record.parts.items():
@@ -80,7 +109,7 @@ def lay_out(contents: Contents, registry: Registry, *, sealed: bool = True) -> S
                     kind.moved.setdefault(name, {})[part_name] = key
                 taken.add(key)
                 parts[key] = part
-    envelope = _envelope(contents, kinds, registry)
+    envelope = _envelope(contents, kinds, named, registry)
     if sealed:
         envelope |= {"header_digest": ZERO_DIGEST, "crc32": zero_checksums(len(parts))}
     metadata = dict(contents.metadata)
@@ -142,7 +171,9 @@ def _check_names(contents: Contents) -> None:
             raise CollisionError(f"{name!r} is both a tensor and tied to another")
 
 
-def _envelope(contents: Contents, kinds: list[_Kind], registry: Registry) -> dict[str, Json]:
+def _envelope(
+    contents: Contents, kinds: list[_Kind], named: Collection[str], registry: Registry
+) -> dict[str, Json]:
     schemas: dict[tuple[str, int, str | None], int] = {}
     entries: dict[str, dict[str, Json]] = {}
     for kind in kinds:
@@ -172,7 +203,7 @@ def _envelope(contents: Contents, kinds: list[_Kind], registry: Registry) -> dic
         "objects": _objects(kinds, registry),
         "ties": dict(contents.ties),
         "trail": contents.trail,
-        "plain": [key for key, _ in strays(contents.plain, contents.records.keys())],
+        "plain": [key for key, _ in strays(contents.plain, named)],
     }
     return envelope | {key: value for key, value in optional.items() if value}
 

@@ -23,7 +23,7 @@ from aoserial.record.catalog import Catalog, Group, Signature, template
 from aoserial.record.envelope.decode import Envelope, Row, parse_envelope
 from aoserial.record.envelope.digest import check_seal, decode_checksums
 from aoserial.record.envelope.encode import ENVELOPE_KEY
-from aoserial.record.keys import key_prefix, strays
+from aoserial.record.keys import strays
 from aoserial.storage.safetensors import Entry
 
 
@@ -50,24 +50,50 @@ def decode_envelope(
         EnvelopeError, MissingPartError, LeftoverError, CollisionError: what does not add up;
             `Faults` when several things do not.
     """
+    envelope, sealed = open_envelope(metadata, header, faults)
+    crcs: tuple[int, ...] = ()
+    if envelope.crc32:
+        with _noting(faults):
+            crcs = decode_checksums(envelope.crc32, len(entries))
+    catalog = reconcile(envelope, entries, partial=partial, faults=faults)
+    catalog.sealed, catalog.crcs = sealed, crcs
+    catalog.metadata = {key: text for key, text in metadata.items() if key != ENVELOPE_KEY}
+    return catalog
+
+
+def open_envelope(
+    metadata: Mapping[str, str], header: bytes | None, faults: list[AoserialError] | None = None
+) -> tuple[Envelope, bool]:
+    """The envelope in a file's metadata, and whether the header has a digest of itself.
+
+    Args:
+        header, faults: as of `decode_envelope`; a digest that does not fit is one of the faults.
+    """
     envelope = parse_envelope(metadata[ENVELOPE_KEY])
     sealed = header is not None and envelope.header_digest != ""
     if header is not None and sealed:
         with _noting(faults):  # raised at once: whatever else is wrong comes of that
             check_seal(header, envelope.header_digest)
-    crcs: tuple[int, ...] = ()
-    if envelope.crc32:
-        with _noting(faults):
-            crcs = decode_checksums(envelope.crc32, len(entries))
+    return envelope, sealed
+
+
+def reconcile(
+    envelope: Envelope,
+    entries: Mapping[str, Entry],
+    *,
+    partial: bool = False,
+    faults: list[AoserialError] | None = None,
+) -> Catalog:
+    """The catalog of tensors that an envelope describes, without what only a file has.
+
+    Args, Raises: as `decode_envelope`.
+    """
     catalog = Catalog(
         layout="aoserial",
         ties=dict(envelope.ties),
         writer=envelope.writer,
         trail=list(envelope.trail),
-        sealed=sealed,
-        crcs=crcs,
         objects=list(envelope.objects),
-        metadata={key: text for key, text in metadata.items() if key != ENVELOPE_KEY},
         extra=dict(envelope.extra),
     )
     wrong: list[AoserialError] = []
@@ -102,7 +128,7 @@ def _add_row(row: Row, catalog: Catalog, entries: Mapping[str, Entry]) -> None:
     """Files the records of one row: one group, unless dtypes or shapes of their parts differ."""
     groups: dict[Signature, dict[str, tuple[str, ...]]] = {}
     for name in row.names:
-        keys = _keys(row, name)
+        keys = row.keys_of(name)
         try:
             signature = tuple([entries[key][:2] for key in keys])
         except KeyError:
@@ -122,15 +148,6 @@ def _add_row(row: Row, catalog: Catalog, entries: Mapping[str, Entry]) -> None:
         catalog.groups.append(group)
 
 
-def _keys(row: Row, name: str) -> tuple[str, ...]:
-    prefix = key_prefix(name)
-    keys = [prefix + part for part in row.parts]
-    if name in row.keys:
-        moved = row.keys[name]
-        keys = [moved.get(part, key) for part, key in zip(row.parts, keys, strict=True)]
-    return tuple(keys)
-
-
 def _missing(envelope: Envelope, catalog: Catalog) -> Iterator[AoserialError]:
     """A fault for each part that a record declares and the file lacks."""
     for row in envelope.rows if catalog.pending else ():
@@ -138,7 +155,7 @@ def _missing(envelope: Envelope, catalog: Catalog) -> Iterator[AoserialError]:
             if name not in catalog.pending:
                 continue
             present = set(catalog.pending[name])
-            for part, key in zip(row.parts, _keys(row, name), strict=True):
+            for part, key in zip(row.parts, row.keys_of(name), strict=True):
                 if key not in present:
                     fault = MissingPartError(
                         f"the record declares this part, but the file has no {key!r:.200}"

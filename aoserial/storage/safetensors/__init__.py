@@ -4,7 +4,15 @@ from aoserial.storage.safetensors.grammar import Limits
 from aoserial.storage.safetensors.header import Entry, Header, parse_header, read_header
 from aoserial.storage.safetensors.layout import order, render_header
 from aoserial.storage.safetensors.reader import FilePart, SafetensorsFile
-from aoserial.storage.safetensors.writer import Saved, write_safetensors
+from aoserial.storage.safetensors.writer import (
+    Finish,
+    Planned,
+    Progress,
+    Saved,
+    plan_safetensors,
+    write_planned,
+    write_safetensors,
+)
 
 __all__ = [
     "SafetensorsFile",
@@ -16,6 +24,11 @@ __all__ = [
     "read_header",
     "order",
     "render_header",
+    "plan_safetensors",
+    "Planned",
+    "write_planned",
     "write_safetensors",
+    "Finish",
+    "Progress",
     "Saved",
 ]

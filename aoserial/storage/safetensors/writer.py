@@ -9,9 +9,11 @@ the disk to take what is there, so that the final fsync finds little to do.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
 
@@ -62,11 +64,47 @@ class Saved(NamedTuple):
         header: its text as in the file, padding included.
         crcs: CRC-32 of each part, in data order.
         nbytes: length of the file.
+        sha256: of the file, where it was asked for.
     """
 
     header: bytes
     crcs: list[int]
     nbytes: int
+    sha256: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Planned:
+    """A file of which every byte has its place.
+
+    Attributes:
+        parts: in data order.
+        header: its text, padding included, but for what is known when the data is written.
+        nbytes: length of the file.
+    """
+
+    parts: dict[str, Part]
+    header: bytes
+    nbytes: int
+
+
+def plan_safetensors(parts: Mapping[str, Part], metadata: Mapping[str, str]) -> Planned:
+    """Lays a file out.
+
+    Args:
+        parts: by name; the order of the file is that of `layout.order`.
+        metadata: the free text map.
+
+    Raises:
+        TensorNameError, UnsupportedTensorError, LimitError: what no file can hold.
+    """
+    for name, part in parts.items():
+        with locating(name=name):
+            _check_storable(part)
+    ordered = {name: parts[name] for name in order(parts)}
+    header = render_header(ordered, metadata)
+    data = sum(part.nbytes for part in parts.values())
+    return Planned(parts=ordered, header=header, nbytes=8 + len(header) + data)
 
 
 def write_safetensors(
@@ -93,33 +131,51 @@ def write_safetensors(
         SaveError: the file system refused; the target is as it was unless `state` says otherwise.
         Whatever reading a part raises: the target is as it was.
     """
-    for name, part in parts.items():
-        with locating(name=name):
-            _check_storable(part)
-    parts = {name: parts[name] for name in order(parts)}
-    header = render_header(parts, metadata)
-    start = 8 + len(header)
-    size = start + sum(part.nbytes for part in parts.values())
+    planned = plan_safetensors(parts, metadata)
+    return write_planned(path, planned, finish=finish, durability=durability, progress=progress)
+
+
+def write_planned(
+    path: str | os.PathLike[str],
+    planned: Planned,
+    *,
+    finish: Finish | None = None,
+    durability: Durability = "fsync",
+    progress: Progress | None = None,
+    name: Callable[[str], str] | None = None,
+) -> Saved:
+    """`write_safetensors` of a file that was laid out.
+
+    Args:
+        name: called with the SHA-256 of the finished file; gives the path that it is to have, in
+            the folder of `path`.
+    """
+    parts, header = planned.parts, planned.header
     crcs = [0] * len(parts)
 
     def verify(file: AtomicFile) -> None:
         _verify(file, header, parts, crcs)
 
-    with AtomicFile(path, durability=durability, size=size, verify=verify) as file:
-        file.position = start
+    with AtomicFile(path, durability=durability, size=planned.nbytes, verify=verify) as file:
+        file.position = 8 + len(header)
         with _Stream(file, crcs, progress) as stream:
-            for index, (name, part) in enumerate(parts.items()):
-                with locating(name=name):
+            for index, (key, part) in enumerate(parts.items()):
+                with locating(name=key):
                     copy = _copier(part)
                 stream.add(index, part.nbytes, copy)
         if finish is not None:
-            planned, header = header, finish(header, list(crcs))
-            if len(header) != len(planned):
+            header = finish(header, list(crcs))
+            if len(header) != len(planned.header):
                 raise OptionError(
-                    f"finish() gave {len(header)} bytes of header where {len(planned)} are reserved"
+                    f"finish() gave {len(header)} bytes of header where {len(planned.header)} are "
+                    f"reserved"
                 )
         file.pwrite(len(header).to_bytes(8, "little") + header, 0)
-    return Saved(header, crcs, size)
+        digest = ""
+        if name is not None:
+            digest = _sha256(file)
+            file.rename_to(name(digest))
+    return Saved(header, crcs, planned.nbytes, digest)
 
 
 class _Block:
@@ -263,6 +319,25 @@ def _copy(source: torch.Tensor, target: torch.Tensor) -> None:
 def _checksum(block: _Block, crcs: list[int]) -> None:
     for index, begin, end in block.pieces:
         crcs[index] = zlib.crc32(block.view[begin:end], crcs[index])
+
+
+def _sha256(file: AtomicFile) -> str:
+    """The SHA-256 of a finished file, while the disk is asked to take what it does not have yet.
+
+    The header comes first and is known last, so the file has to be read again: from the memory of
+    the system, unless it is larger than that.
+    """
+    from concurrent.futures import ThreadPoolExecutor  # 9 ms that only writing pays
+
+    digest = hashlib.sha256()
+    with ThreadPoolExecutor(1, "aoserial-writeback") as writeback:
+        synced = writeback.submit(file.start_writeback)
+        offset = 0
+        while chunk := file.pread(_BLOCK_BYTES, offset):
+            digest.update(chunk)
+            offset += len(chunk)
+        synced.result()
+    return digest.hexdigest()
 
 
 def _check_storable(part: Part) -> None:

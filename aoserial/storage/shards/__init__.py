@@ -1,0 +1,40 @@
+"""Checkpoints of several files, in Hugging Face's layout: names, index, folder. Torch-free."""
+
+from aoserial.storage.shards.folder import find_checkpoint
+from aoserial.storage.shards.generations import Target
+from aoserial.storage.shards.index import (
+    Index,
+    ShardFacts,
+    read_index,
+)
+from aoserial.storage.shards.names import (
+    DEFAULT_MAX_SHARD_SIZE,
+    DEFAULT_STEM,
+    INDEX_SUFFIX,
+    SUFFIX,
+    ShardName,
+    gaps,
+    parse_size,
+    split,
+)
+from aoserial.storage.shards.places import resolve
+from aoserial.storage.shards.writing import Shard, write_set
+
+__all__ = [
+    "DEFAULT_MAX_SHARD_SIZE",
+    "DEFAULT_STEM",
+    "INDEX_SUFFIX",
+    "SUFFIX",
+    "Index",
+    "Shard",
+    "ShardFacts",
+    "ShardName",
+    "Target",
+    "find_checkpoint",
+    "gaps",
+    "parse_size",
+    "read_index",
+    "resolve",
+    "split",
+    "write_set",
+]

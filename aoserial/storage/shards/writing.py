@@ -1,0 +1,191 @@
+"""A set of shards, written so that its index always names a whole one. Torch-free.
+
+Shards go first, each under a name that nothing names yet, then the index by rename: that is the
+moment when the checkpoint changes. What only the old index named is removed last. A crash at any
+point leaves files that no index names, never an index with the wrong files.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from aoserial.errors import PathError, SaveError, locating
+from aoserial.storage.atomic import AtomicFile, Durability, sync_folder
+from aoserial.storage.part import Part
+from aoserial.storage.safetensors.writer import (
+    Finish,
+    Planned,
+    Progress,
+    plan_safetensors,
+    write_planned,
+)
+from aoserial.storage.shards.generations import Generation, Target, remove_old
+from aoserial.storage.shards.index import Index, ShardFacts, check_count, render_index
+from aoserial.storage.shards.names import ShardName
+from aoserial.storage.shards.places import leads_out
+
+Shard = tuple[Mapping[str, Part], Mapping[str, str]]  # parts by key, metadata of the file
+
+
+def write_set(
+    target: Target,
+    shards: Sequence[Shard],
+    *,
+    writer: str,
+    metadata: Mapping[str, str],
+    finish: Finish | None = None,
+    durability: Durability = "fsync",
+    progress: Progress | None = None,
+) -> None:
+    """Writes a checkpoint of one file or several, and the index of these.
+
+    Args:
+        shards: what goes into each file.
+        writer: for people, in the index.
+        metadata: strings for the index; each shard has its own.
+        finish, durability, progress: as of `write_safetensors`.
+
+    Raises:
+        TensorNameError, UnsupportedTensorError, LimitError, PathError: before a byte is written.
+        SaveError: writing failed; the old checkpoint is whole unless `state` says otherwise.
+    """
+    check_count(len(shards))
+    planned = [plan_safetensors(parts, described) for parts, described in shards]
+    with locating(file=target.folder):
+        before = Generation.of(target.folder, target.index)
+        if len(planned) == 1 and target.single not in before.live:
+            _refuse_links(target, [target.single])
+            _make(target.folder)
+            write_planned(
+                os.path.join(target.folder, target.single),
+                planned[0],
+                finish=finish,
+                durability=durability,
+                progress=progress,
+            )
+            _drop_index(target, before, durability)
+            remove_old(target, before, index="", written=[target.single])
+            return
+        names = _names(target, len(planned), before)
+        _refuse_links(target, [*map(str, names), target.index])
+        index = Index(
+            weight_map={},
+            total_bytes=sum(part.nbytes for one in planned for part in one.parts.values()),
+            metadata=dict(metadata),
+        )
+        blank = ShardFacts(nbytes=0, sha256=_BLANK, header_sha256=_BLANK)
+        for name, (parts, _) in zip(names, shards, strict=True):
+            _enter(index, str(name), parts, blank)
+        render_index(index, writer=writer)  # for what it refuses
+        index.weight_map.clear()
+        index.facts.clear()
+        _make(target.folder)
+        total, done = sum(one.nbytes for one in planned), 0
+        for name, one, (parts, _) in zip(names, planned, shards, strict=True):
+            shown = progress and partial(_show, progress, done, total)
+            final, facts = _write_shard(
+                target, name, one, finish=finish, durability=durability, progress=shown
+            )
+            _enter(index, final, parts, facts)
+            done += one.nbytes
+        raw = render_index(index, writer=writer)
+        path = os.path.join(target.folder, target.index)
+        with AtomicFile(path, durability=durability, size=len(raw)) as file:
+            file.write(raw)
+        remove_old(target, before, index=target.index, written=index.facts)
+
+
+_BLANK = "0" * 64  # as long as any digest
+
+
+def _names(target: Target, count: int, before: Generation) -> list[ShardName]:
+    """The names of the shards; with a place for digests if one of them is taken."""
+    names = [
+        ShardName(stem=target.stem, number=number, count=count) for number in range(1, count + 1)
+    ]
+    if before.live.isdisjoint(map(str, names)):
+        return names
+    return [replace(name, digest=_BLANK) for name in names]
+
+
+def _write_shard(
+    target: Target,
+    name: ShardName,
+    planned: Planned,
+    *,
+    finish: Finish | None,
+    durability: Durability,
+    progress: Progress | None,
+) -> tuple[str, ShardFacts]:
+    """Writes a shard; its final name, and what the index says of it."""
+
+    def final(sha256: str) -> str:
+        named = replace(name, digest=sha256) if name.digest else name
+        return os.path.join(target.folder, str(named))
+
+    with locating(shard=str(replace(name, digest=""))):
+        saved = write_planned(
+            os.path.join(target.folder, str(name)),
+            planned,
+            finish=finish,
+            durability=durability,
+            progress=progress,
+            name=final,
+        )
+    facts = ShardFacts(
+        nbytes=saved.nbytes,
+        sha256=saved.sha256,
+        header_sha256=hashlib.sha256(saved.header).hexdigest(),
+    )
+    return os.path.basename(final(saved.sha256)), facts
+
+
+def _enter(index: Index, name: str, parts: Mapping[str, Part], facts: ShardFacts) -> None:
+    index.weight_map.update(dict.fromkeys(parts, name))
+    index.facts[name] = facts
+
+
+def _show(progress: Progress, before: int, total: int, done: int, _: int) -> None:
+    progress(before + done, total)
+
+
+def _refuse_links(target: Target, names: Iterable[str]) -> None:
+    for name in names:
+        if leads_out(os.path.join(target.folder, name)):
+            raise PathError(
+                f"{name} is a link that leads out of the folder, as in Hugging Face's cache; what "
+                f"it points to belongs to others, so save to a folder of your own",
+                errno=errno.EXDEV,
+            )
+
+
+def _make(folder: str) -> None:
+    try:
+        os.makedirs(folder or ".", exist_ok=True)
+    except FileExistsError as error:
+        raise PathError("is a file, and a folder is needed here", errno=error.errno) from None
+    except OSError as error:
+        raise SaveError(
+            f"the folder cannot be made: {error.strerror}", errno=error.errno, state="unchanged"
+        ) from error
+
+
+def _drop_index(target: Target, before: Generation, durability: Durability) -> None:
+    """Takes the old index away: until then the old set is what the folder holds."""
+    if target.index not in before.present:
+        return
+    try:
+        os.unlink(os.path.join(target.folder, target.index))
+        if durability != "rename":
+            sync_folder(target.folder or ".")
+    except OSError as error:
+        raise SaveError(
+            f"{target.single} was saved, but {target.index} cannot be removed: {error.strerror}",
+            errno=error.errno,
+            state="renamed, not known durable",
+        ) from error
