@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoserial.schema.builtin.domains import FLOATS, INTEGERS
+from aoserial.schema.builtin.domains import FLOATS, INTEGERS, activation
 from aoserial.schema.fields import optional_attribute, optional_tensor, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
@@ -24,7 +24,7 @@ BLOCK_SPARSE_TENSOR = Schema(
         optional_attribute(
             "block_size", "list[int]?", None, doc="elements that share a scale; there with it"
         ),
-        optional_attribute("activation", "object:aoserial.Activation?", None),
+        activation(),
     ),
     doc="Compressed rows of square blocks (BSR); what is in no block is zero.",
 )

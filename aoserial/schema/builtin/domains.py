@@ -1,8 +1,8 @@
-"""What the zero point of an affine format means, and the fields such formats share."""
+"""What the zero point of an affine format means, and the fields that several formats share."""
 
 from __future__ import annotations
 
-from aoserial.schema.fields import Field, optional_attribute, optional_tensor
+from aoserial.schema.fields import Field, attribute, optional_attribute, optional_tensor
 from aoserial.schema.schema import EnumSchema
 from aoserial.schema.shapes import BLOCKS
 from aoserial.schema.values import Symbol
@@ -20,6 +20,21 @@ ZERO_DOMAIN = EnumSchema(
     },
     doc="What a zero point is subtracted from or added to.",
 )
+
+
+def block_size() -> Field:
+    """One length a dimension; a format whose scale is flat or optional declares its own."""
+    return attribute("block_size", "list[int]", doc="elements that share a scale, by dimension")
+
+
+def activation() -> Field:
+    """How the activation is quantized; None where it stays as it is."""
+    return optional_attribute("activation", "object:aoserial.Activation?", None)
+
+
+def kernel() -> Field:
+    """What the writer would have run, where it said so."""
+    return optional_attribute("kernel", "object:aoserial.KernelHint?", None)
 
 
 def zero_point() -> Field:

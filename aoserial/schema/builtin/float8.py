@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aoserial.schema.fields import attribute, optional_attribute, optional_tensor, tensor
+from aoserial.schema.builtin.domains import activation, block_size, kernel
+from aoserial.schema.fields import optional_tensor, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
 
@@ -20,12 +21,12 @@ FLOAT8_TENSOR = Schema(
             shape=("...", "N", "K"),
         ),
         tensor("scale", "float32", "bfloat16", "float16", shape=BLOCKS),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        block_size(),
         optional_tensor(
             "act_scale", "float32", "bfloat16", "float16", doc="scale of a static activation"
         ),
-        optional_attribute("activation", "object:aoserial.Activation?", None),
-        optional_attribute("kernel", "object:aoserial.KernelHint?", None),
+        activation(),
+        kernel(),
     ),
     doc="fp8 codes with a scale a block: w = qdata * scale.",
 )

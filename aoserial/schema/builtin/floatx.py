@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoserial.schema.builtin.domains import FLOATS
+from aoserial.schema.builtin.domains import FLOATS, block_size
 from aoserial.schema.fields import attribute, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
@@ -21,7 +21,7 @@ FLOATX_TENSOR = Schema(
         tensor("scale", *FLOATS, shape=BLOCKS),
         attribute("exponent_bits", "int"),
         attribute("mantissa_bits", "int"),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        block_size(),
     ),
     doc="Floating point of 3 to 7 bits without infinities and NaN, scaled: w = qdata * scale.",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aoserial.schema.builtin.domains import FLOATS
+from aoserial.schema.builtin.domains import FLOATS, block_size
 from aoserial.schema.fields import attribute, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
@@ -19,7 +19,7 @@ GGUF_TENSOR = Schema(
         tensor("offset", *FLOATS, "uint8", shape=BLOCKS, doc="codes 0 to 63"),
         tensor("super_scale", *FLOATS, shape=_SUPERBLOCKS, doc="multiplies the scales"),
         tensor("super_offset", *FLOATS, shape=_SUPERBLOCKS, doc="multiplies the offsets"),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        block_size(),
         attribute("superblock_size", "int", doc="columns that share a scale of scales"),
     ),
     doc="The arithmetic of GGUF's Q4_K: w = qdata * (super_scale * scale) + super_offset * offset.",

@@ -6,6 +6,8 @@ from aoserial.schema.builtin.domains import (
     FLOATS,
     act_pre_scale,
     act_pre_scale_op,
+    activation,
+    block_size,
     group_index,
     zero_point,
 )
@@ -25,12 +27,12 @@ INT4_TENSOR = Schema(
             doc="codes 0 to 15, two a byte, even k in the low nibble",
         ),
         tensor("scale", *FLOATS, shape=BLOCKS),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        block_size(),
         attribute("zero_domain", "enum:aoserial.ZeroDomain"),
         zero_point(),
         act_pre_scale(),
         group_index(),
-        optional_attribute("activation", "object:aoserial.Activation?", None),
+        activation(),
         act_pre_scale_op(),
         optional_attribute(
             "narrow_arithmetic",

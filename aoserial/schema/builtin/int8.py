@@ -7,8 +7,10 @@ from aoserial.schema.builtin.domains import (
     INTEGERS,
     act_pre_scale,
     act_pre_scale_op,
+    activation,
+    block_size,
 )
-from aoserial.schema.fields import attribute, optional_attribute, optional_tensor, tensor
+from aoserial.schema.fields import optional_attribute, optional_tensor, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
 
@@ -19,12 +21,12 @@ INT8_TENSOR = Schema(
     fields=(
         tensor("qdata", "int8", shape=("...", "N", "K")),
         tensor("scale", *FLOATS, shape=BLOCKS),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        block_size(),
         optional_tensor("zero_point", *INTEGERS, *FLOATS, shape=BLOCKS),
         optional_tensor("act_scale", *FLOATS, doc="scale of a static activation"),
         optional_tensor("act_zero_point", *INTEGERS, *FLOATS),
         act_pre_scale(),
-        optional_attribute("activation", "object:aoserial.Activation?", None),
+        activation(),
         act_pre_scale_op(),
         optional_attribute("reduce_range", "bool", False, doc="codes use [-64, 63] only"),
     ),

@@ -6,10 +6,12 @@ from aoserial.schema.builtin.domains import (
     FLOATS,
     act_pre_scale,
     act_pre_scale_op,
+    activation,
+    block_size,
     group_index,
     zero_point,
 )
-from aoserial.schema.fields import attribute, optional_attribute, tensor
+from aoserial.schema.fields import attribute, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
 
@@ -21,12 +23,12 @@ INTX_TENSOR = Schema(
         tensor("qdata", "int8", shape=("...", "N", "K"), doc="one signed code a byte"),
         tensor("scale", *FLOATS, shape=BLOCKS),
         attribute("bit_width", "int", doc="1 to 8: codes are in [-2**(b-1), 2**(b-1) - 1]"),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        block_size(),
         attribute("zero_domain", "enum:aoserial.ZeroDomain"),
         zero_point(),
         act_pre_scale(),
         group_index(),
-        optional_attribute("activation", "object:aoserial.Activation?", None),
+        activation(),
         act_pre_scale_op(),
     ),
     doc="Codes of 1 to 8 bits with a scale a block, computed in the logical dtype.",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aoserial.schema.fields import attribute, optional_attribute, tensor
+from aoserial.schema.builtin.domains import activation, block_size, kernel
+from aoserial.schema.fields import attribute, tensor
 from aoserial.schema.schema import Schema
 from aoserial.schema.shapes import BLOCKS
 
@@ -26,9 +27,9 @@ MX_TENSOR = Schema(
             doc="float8_e4m3fn, float8_e5m2, float6_e2m3fn, float6_e3m2fn or float4_e2m1fn_x2",
         ),
         attribute("codes_per_byte", "int", doc="2 for packed fp4, else 1"),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
-        optional_attribute("activation", "object:aoserial.Activation?", None),
-        optional_attribute("kernel", "object:aoserial.KernelHint?", None),
+        block_size(),
+        activation(),
+        kernel(),
     ),
     doc="OCP microscaling format: element codes with a power-of-two scale a block.",
 )

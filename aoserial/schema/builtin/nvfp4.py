@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aoserial.schema.fields import attribute, optional_attribute, optional_tensor, tensor
+from aoserial.schema.builtin.domains import activation, block_size, kernel
+from aoserial.schema.fields import optional_attribute, optional_tensor, tensor
 from aoserial.schema.schema import EnumSchema, Schema
 from aoserial.schema.shapes import BLOCKS
 from aoserial.schema.values import Symbol
@@ -28,7 +29,7 @@ NVFP4_TENSOR = Schema(
             doc="fp4 e2m1 codes, two a byte, even k in the low nibble",
         ),
         tensor("scale", "float8_e4m3fn", shape=BLOCKS, doc="unswizzled"),
-        attribute("block_size", "list[int]", doc="elements that share a scale, by dimension"),
+        block_size(),
         optional_tensor("per_tensor_scale", "float32", "bfloat16", doc="second-level scale"),
         optional_tensor("act_per_tensor_scale", "float32", "bfloat16"),
         optional_attribute(
@@ -40,8 +41,8 @@ NVFP4_TENSOR = Schema(
             "float32",
             doc="in which the scales are multiplied: float32 since torchao 0.18, bfloat16 before",
         ),
-        optional_attribute("activation", "object:aoserial.Activation?", None),
-        optional_attribute("kernel", "object:aoserial.KernelHint?", None),
+        activation(),
+        kernel(),
     ),
     doc="NVFP4: fp4 codes, an e4m3 scale a block of 16, a scale for the whole tensor.",
 )
