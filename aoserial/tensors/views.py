@@ -11,7 +11,7 @@ from aoserial.errors import UnsupportedOperationError
 from aoserial.tensors import geometry
 from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.classes import CLASSES
-from aoserial.tensors.layout import follows_leading, leading
+from aoserial.tensors.layout import Layout, follows_leading, leading
 from aoserial.tensors.operators import lend, operator, view_operator
 from aoserial.tensors.reshaped import Flat, full_size
 
@@ -30,7 +30,7 @@ def _slice(
         raise UnsupportedOperationError(f"a quantized tensor is sliced in steps of 1, not {step}")
     dim = geometry.normalize(dim, tensor.dim())
     first, last = geometry.clamp(start, end, tensor.shape[dim])
-    return _span(tensor, dim, first, last)
+    return _span(tensor, tensor.part_layout(), dim, first, last)
 
 
 @view_operator(aten.split.Tensor)  # also what chunk calls
@@ -38,7 +38,8 @@ def _split(tensor: VersionedTensor, split_size: int, dim: int = 0) -> list[Versi
     dim = geometry.normalize(dim, tensor.dim())
     length = tensor.shape[dim]
     starts = range(0, length, split_size) if length else (0,)
-    return [_span(tensor, dim, start, min(start + split_size, length)) for start in starts]
+    layout = tensor.part_layout()
+    return [_span(tensor, layout, dim, start, min(start + split_size, length)) for start in starts]
 
 
 @view_operator(aten.split_with_sizes.default)
@@ -49,8 +50,10 @@ def _split_with_sizes(
     stops = list(accumulate(split_sizes))
     if stops[-1:] != [tensor.shape[dim]]:
         raise ValueError(f"sizes {list(split_sizes)} do not add up to {tensor.shape[dim]}")
+    layout = tensor.part_layout()
     return [
-        _span(tensor, dim, stop - size, stop) for size, stop in zip(split_sizes, stops, strict=True)
+        _span(tensor, layout, dim, stop - size, stop)
+        for size, stop in zip(split_sizes, stops, strict=True)
     ]
 
 
@@ -62,14 +65,15 @@ def _select(tensor: VersionedTensor, dim: int, index: int) -> VersionedTensor:
     if not -length <= index < length:
         raise IndexError(f"index {index} is out of range for a dimension of {length}")
     _check_leading(tensor, dim, tensor.dim())
-    return _taken(tensor, dim, index % length)
+    return _taken(tensor, tensor.part_layout(), dim, index % length)
 
 
 @view_operator(aten.unbind.int)  # also what `for w in stack` calls
 def _unbind(tensor: VersionedTensor, dim: int = 0) -> list[VersionedTensor]:
     dim = geometry.normalize(dim, tensor.dim())
     _check_leading(tensor, dim, tensor.dim())
-    return [_taken(tensor, dim, index) for index in range(tensor.shape[dim])]
+    layout = tensor.part_layout()
+    return [_taken(tensor, layout, dim, index) for index in range(tensor.shape[dim])]
 
 
 @view_operator(aten.squeeze.dim)
@@ -79,7 +83,7 @@ def _squeeze(tensor: VersionedTensor, dim: int) -> VersionedTensor:
     if tensor.shape[dim] != 1:
         return aten.alias.default(tensor)  # type: ignore[no-any-return]
     _check_leading(tensor, dim, tensor.dim())
-    return _taken(tensor, dim, 0)
+    return _taken(tensor, tensor.part_layout(), dim, 0)
 
 
 @view_operator(aten.squeeze.default)
@@ -116,13 +120,18 @@ def _view(tensor: VersionedTensor, size: Sequence[int]) -> torch.Tensor:
     )
 
 
-def _span(tensor: VersionedTensor, dim: int, start: int, stop: int) -> VersionedTensor:
+def _span(
+    tensor: VersionedTensor, layout: Layout, dim: int, start: int, stop: int
+) -> VersionedTensor:
     """`tensor[start:stop]` along `dim`, all of them in range.
+
+    Args:
+        layout: the tensor's, worked out once for all that are cut from it.
 
     Raises:
         BlockCutError: a bound inside a quantization block.
     """
-    cut = geometry.cut(tensor.part_layout(), dim, start, stop)
+    cut = geometry.cut(layout, dim, start, stop)
     parts = {name: getattr(tensor, name) for name in tensor.part_names()}
     for name, span in cut.parts.items():
         parts[name] = aten.slice.Tensor(parts[name], *span)
@@ -131,10 +140,10 @@ def _span(tensor: VersionedTensor, dim: int, start: int, stop: int) -> Versioned
     return lend(view, tensor._borrowed | cut.shared)
 
 
-def _taken(tensor: VersionedTensor, dim: int, index: int) -> VersionedTensor:
+def _taken(tensor: VersionedTensor, layout: Layout, dim: int, index: int) -> VersionedTensor:
     """One along a leading dimension, which goes away."""
     return _restack(
-        _span(tensor, dim, index, index + 1),
+        _span(tensor, layout, dim, index, index + 1),
         lambda part: aten.select.int(part, dim, 0),
         shape=_without(tensor.shape, dim),
         strides=_without(tensor.stride(), dim),
