@@ -37,6 +37,8 @@ class TensorClass:
     Attributes:
         cls: the class.
         schema: the head of its type.
+        tensors: names of the fields that hold tensors, required ones first.
+        attributes: names of the others, required ones first.
         hints: attribute name → how its values look in Python.
         signature: of the constructor.
         listed: the class wrote `__new__` itself (torchao's convention), so instances are made by
@@ -46,22 +48,12 @@ class TensorClass:
 
     cls: type[torch.Tensor]
     schema: Schema
+    tensors: tuple[str, ...]
+    attributes: tuple[str, ...]
     hints: Mapping[str, Hint]
     signature: inspect.Signature
     listed: bool = False
     takes: frozenset[str] = frozenset()
-    required_tensors: tuple[str, ...] = ()
-    required_attributes: tuple[str, ...] = ()
-    optional_tensors: tuple[str, ...] = ()
-    optional_attributes: tuple[str, ...] = ()
-
-    @cached_property
-    def tensors(self) -> tuple[str, ...]:
-        return self.required_tensors + self.optional_tensors
-
-    @cached_property
-    def attributes(self) -> tuple[str, ...]:
-        return self.required_attributes + self.optional_attributes
 
     @cached_property
     def absences(self) -> tuple[tuple[str, Value | Missing], ...]:

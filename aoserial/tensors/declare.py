@@ -81,10 +81,8 @@ def bind_fields(
         schema=schema,
         hints={name: hints[name] for name in order[1] + order[3]},
         signature=inspect.Signature(_defaults_last(parameters)),
-        required_tensors=order[0],
-        required_attributes=order[1],
-        optional_tensors=order[2],
-        optional_attributes=order[3],
+        tensors=order[0] + order[2],
+        attributes=order[1] + order[3],
     )
 
 

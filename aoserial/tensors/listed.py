@@ -67,10 +67,8 @@ def declare_lists(
         signature=signature,
         listed=True,
         takes=WRAPPER_NAMES & set(arguments),
-        required_tensors=order[0],
-        required_attributes=order[1],
-        optional_tensors=order[2],
-        optional_attributes=order[3],
+        tensors=order[0] + order[2],
+        attributes=order[1] + order[3],
     )
 
 
