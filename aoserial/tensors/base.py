@@ -26,7 +26,7 @@ from aoserial.tensors.classes import CLASSES, owner
 from aoserial.tensors.dispatch import Dispatching
 from aoserial.tensors.kept import NOTHING_KEPT, Kept
 from aoserial.tensors.layout import Layout
-from aoserial.tensors.live import freeze, thaw
+from aoserial.tensors.live import freeze, own_copy, thaw
 
 if TYPE_CHECKING:  # seconds to import
     from torch.distributed.device_mesh import DeviceMesh
@@ -179,8 +179,7 @@ class VersionedTensor(Dispatching):
         fields: dict[str, Any] = {name: parts.get(name) for name in declared.tensors}
         for name, hint in declared.hints.items():
             held = changed[name] if name in changed else getattr(self, name)
-            # a list of its own for each tensor, since lists can be changed
-            fields[name] = thaw(freeze(held), hint) if hint.sequence is list else held
+            fields[name] = own_copy(held, hint)
         tensor = declared.make(
             fields,
             shape=self.shape if shape is None else shape,

@@ -21,7 +21,7 @@ from aoserial.storage.part import Part, TensorPart
 from aoserial.tensors.checking import common_device
 from aoserial.tensors.classes import CLASSES, Classes, TensorClass, make_wrapper
 from aoserial.tensors.kept import NOTHING_KEPT, Kept
-from aoserial.tensors.live import dump, load
+from aoserial.tensors.live import dump, load, own_copy
 
 # part tensors, in the order of the template's parts → the tensor they make up
 Build: TypeAlias = Callable[[Sequence[torch.Tensor]], torch.Tensor]
@@ -148,7 +148,7 @@ def _careful_builder(
     def build(parts: Sequence[torch.Tensor]) -> torch.Tensor:
         held = dict(zip(keys, parts, strict=True))
         fields = {name: held.get(name) for name in declared.tensors}
-        own = {name: _copy(value) for name, value in attributes.items()}
+        own = {name: own_copy(attributes[name], hint) for name, hint in declared.hints.items()}
         device = common_device(held)
         try:
             tensor = declared.make(fields | own, shape=shape, dtype=dtype, device=device)
@@ -209,8 +209,3 @@ def _part(name: str, part: torch.Tensor) -> Part:
 
 def _shares_lists(attributes: Mapping[str, Any]) -> bool:
     return any(isinstance(value, list) for value in attributes.values())
-
-
-def _copy(value: Any) -> Any:
-    """A list of its own for each tensor, since lists can be changed."""
-    return [_copy(item) for item in value] if isinstance(value, list) else value

@@ -30,7 +30,7 @@ class Kept:
 
     def attach(self, tensor: torch.Tensor, parts: Mapping[str, torch.Tensor]) -> None:
         """Puts the ignored fields on a tensor; `parts` has the tensors by slot."""
-        if self.attributes or self.parts:
+        if self:
             tensor._kept = self  # type: ignore[attr-defined]
             for slot in self.slots:
                 setattr(tensor, slot, parts[slot])

@@ -44,7 +44,7 @@ def dump(value: Any, classes: Classes = CLASSES) -> Value:
             f"{type(value).__qualname__}.{value.name} is of an enum that is not registered: "
             f"decorate it with @aoserial.register"
         )
-    if value is None or isinstance(value, bool | int | float | str | Nested | Symbol):
+    if isinstance(value, int | float | str | Nested | Symbol):  # of subclasses too
         return value
     if isinstance(value, torch.dtype):
         return dtype_name(value)
@@ -65,8 +65,9 @@ def load(value: Value, hint: Hint, classes: Classes = CLASSES) -> Any:
         return hint.sequence(load(entry, item, classes) for entry in value)
     if isinstance(value, Symbol):
         found = classes.find(value.enum)
-        known = isinstance(found, EnumClass) and value.name in found.cls.__members__
-        return found.cls[value.name] if known and isinstance(found, EnumClass) else value
+        if isinstance(found, EnumClass) and value.name in found.cls.__members__:
+            return found.cls[value.name]
+        return value
     if isinstance(value, Nested):
         return _load_object(value, classes)
     if text == "dtype" and isinstance(value, str):
@@ -84,6 +85,11 @@ def thaw(value: Any, hint: Hint) -> Any:
     if isinstance(value, tuple) and hint.sequence is list:
         return [thaw(item, hint) for item in value]
     return value
+
+
+def own_copy(value: Any, hint: Hint) -> Any:
+    """An attribute's value for one more tensor: a list of its own, since lists can be changed."""
+    return thaw(freeze(value), hint) if hint.sequence is list else value
 
 
 def _dump_object(value: DataclassInstance, entry: ObjectClass, classes: Classes) -> Nested:
