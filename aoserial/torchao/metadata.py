@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 
 from aoserial.errors import CollisionError, TensorNameError, UnsupportedTensorError
-from aoserial.record import Record, key_prefix
+from aoserial.record import Record, key_prefix, part_key
 from aoserial.schema import REGISTRY, Nested, Schema, Symbol, Value
 from aoserial.schema.values import Json
 from aoserial.storage.dtypes import BY_NAME
@@ -83,9 +83,8 @@ def check_readable(names: Iterable[str], records: Mapping[str, Record]) -> None:
             raise TensorNameError(
                 "has no dot, and torchao's reader fails on such a name; save it with a prefix"
             ).locate(name=name)
-    keys = sorted(
-        [*names, *(key for name, record in records.items() for key in _keys(name, record))]
-    )
+    made = [part_key(name, part) for name, record in records.items() for part in record.parts]
+    keys = sorted([*names, *made])
     for name, record in records.items():
         if unreadable := _UNREADABLE.intersection(_mentions(record.attributes.values())):
             raise UnsupportedTensorError(
@@ -108,8 +107,3 @@ def _mentions(values: Iterable[Value]) -> Iterator[str]:
         elif isinstance(value, Nested):
             yield value.type
             yield from _mentions(value.fields.values())
-
-
-def _keys(name: str, record: Record) -> Iterator[str]:
-    prefix = key_prefix(name)
-    return (prefix + part for part in record.parts)
