@@ -47,7 +47,7 @@ def leave_torchao_mx(record: Record) -> Record:
             *("elem_dtype", "orig_dtype", "kernel_preference"),
             *("act_quant_kwargs", "is_swizzled_scales"),
         )
-        .put(scale=_in_rows(record, bool(given["is_swizzled_scales"]), "uint8"))
+        .put(scale=_in_rows(record, block, bool(given["is_swizzled_scales"]), "uint8"))
         .set(
             element=element,
             codes_per_byte=2 if element == "float4_e2m1fn_x2" else 1,
@@ -84,7 +84,7 @@ def to_our_nvfp4(record: Record, *, scale_product_dtype: str) -> Record:
     return (
         record.at(1, type="aoserial.NVFP4Tensor")
         .drop("orig_dtype", "act_quant_kwargs", "is_swizzled_scales", "use_triton_kernel")
-        .put(scale=_in_rows(record, bool(given["is_swizzled_scales"]), "float8_e4m3fn"))
+        .put(scale=_in_rows(record, block, bool(given["is_swizzled_scales"]), "float8_e4m3fn"))
         .set(
             block_size=(*(1 for _ in record.shape[:-1]), block),
             scale_product_dtype=scale_product_dtype,
@@ -128,10 +128,9 @@ def _nvfp4_activation(kwargs: Value) -> Nested | None:
     )
 
 
-def _in_rows(record: Record, swizzled: bool, dtype: str) -> Part:
+def _in_rows(record: Record, block: int, swizzled: bool, dtype: str) -> Part:
     """The scales as [..., N, K / block], in `dtype`."""
     scale = record.parts["scale"]
-    block = _length(record.attributes["block_size"])
     *lead, columns = record.shape
     shape: Shape = (*lead, -(-columns // block))
     if not lead:
