@@ -1,7 +1,7 @@
-"""Our records as torchao 0.18's, for its readers: the steps of `steps/`, backwards.
+"""Our records as torchao 0.18's, for its readers: the steps of `steps/`, backwards. Torch-free.
 
 torchao has fewer kinds of each format than we do. What it has no place for, or could only hold with
-other values, is refused.
+other values, is refused. What becomes of settings is in `kwargs`.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from typing import TYPE_CHECKING
 
 from aoserial.errors import UnsupportedTensorError
 from aoserial.record import Record
-from aoserial.schema import REGISTRY, FrozenMap, Nested, Symbol, Value, resolve
-from aoserial.storage import Part, compute
+from aoserial.schema import REGISTRY, Nested, Value, resolve
+from aoserial.storage import compute
+from aoserial.torchao.kwargs import (
+    activation_dtype,
+    element_name,
+    float8_kwargs,
+    int8_kwargs,
+    int8_per_token,
+    kernel_fields,
+    mx_kwargs,
+    nvfp4_kwargs,
+    symbol_name,
+)
+from aoserial.torchao.steps.int4 import transposed
 from aoserial.torchao.types import WRITTEN
 
 if TYPE_CHECKING:
     import torch
-
-_GRANULARITY = {
-    "tensor": ("torchao.PerTensor", {}),
-    "row": ("torchao.PerRow", {"dim": "dim"}),
-    "token": ("torchao.PerToken", {}),
-    "axis": ("torchao.PerAxis", {"dim": "axis"}),
-    "group": ("torchao.PerGroup", {"group_size": "group_size"}),
-    "block": ("torchao.PerBlock", {"block_size": "block_size"}),
-}
-_FP6 = {"float6_e2m3fn": "fp6_e2m3", "float6_e3m2fn": "fp6_e3m2"}
 
 
 def to_torchao(record: Record) -> Record:
@@ -56,9 +58,9 @@ def _float8(record: Record) -> Record:
         record,
         "Float8Tensor",
         block_size=given["block_size"],
-        act_quant_kwargs=_float8_kwargs(given["activation"]),
+        act_quant_kwargs=float8_kwargs(given["activation"]),
         dtype=record.dtype,
-        **_kernel(given["kernel"]),
+        **kernel_fields(given["kernel"]),
     )
 
 
@@ -67,7 +69,7 @@ def _int8(record: Record) -> Record:
     names = {"act_scale": "act_quant_scale", "act_zero_point": "act_quant_zero_point"}
     held = {ours: theirs for ours, theirs in names.items() if ours in record.parts}
     activation = record.attributes["activation"]
-    static = isinstance(activation, Nested) and _symbol(activation["kind"]) == "static"
+    static = isinstance(activation, Nested) and symbol_name(activation["kind"]) == "static"
     if static != ("act_scale" in record.parts):
         raise UnsupportedTensorError("torchao tells a static activation by its scale alone")
     return _become(
@@ -75,7 +77,7 @@ def _int8(record: Record) -> Record:
         "Int8Tensor",
         block_size=record.attributes["block_size"],
         dtype=record.dtype,
-        act_quant_kwargs=_int8_kwargs(activation),
+        act_quant_kwargs=int8_kwargs(activation),
         reduce_range=record.attributes["reduce_range"],
     )
 
@@ -84,7 +86,7 @@ def _int4(record: Record) -> Record:
     """torchao's int4 types, whose arithmetic is the kernel's: narrow_arithmetic has no place."""
     _refuse_parts(record, "group_index")
     _refuse_division(record)
-    domain = _symbol(record.attributes["zero_domain"])
+    domain = symbol_name(record.attributes["zero_domain"])
     block = record.attributes["block_size"]
     if not isinstance(block, tuple) or any(size != 1 for size in block[:-1]):
         raise UnsupportedTensorError(f"torchao's int4 types have groups in rows, not {block!r}")
@@ -102,11 +104,11 @@ def _int4(record: Record) -> Record:
         )
     signed = compute(_unsigned_to_signed, codes, dtype="int8", shape=codes.shape)
     return _become(
-        record.put(qdata=signed, scale=_groups_first(scale), zero_point=_groups_first(zero)),
+        record.put(qdata=signed, scale=transposed(scale), zero_point=transposed(zero)),
         "Int4Tensor",
         block_size=block,
         shape=record.shape,
-        activation_dtype=_activation_dtype(record.attributes["activation"]),
+        activation_dtype=activation_dtype(record.attributes["activation"]),
     )
 
 
@@ -123,8 +125,8 @@ def _int4_plain_int32(record: Record, block: tuple[Value, ...]) -> Record:
     return _become(
         record.put(
             qdata=record.parts["qdata"].view("int32", (rows, columns // 8)),
-            scale=_groups_first(scale),
-            zero_point=_groups_first(zero),
+            scale=transposed(scale),
+            zero_point=transposed(zero),
         ),
         "Int4PlainInt32Tensor",
         block_size=block,
@@ -134,7 +136,7 @@ def _int4_plain_int32(record: Record, block: tuple[Value, ...]) -> Record:
 
 def _intx(record: Record) -> Record:
     _refuse_parts(record, "group_index", "act_pre_scale")
-    domain = _symbol(record.attributes["zero_domain"])
+    domain = symbol_name(record.attributes["zero_domain"])
     scale = record.parts["scale"]
     if domain == "none":
         record = record.put(
@@ -151,7 +153,7 @@ def _intx(record: Record) -> Record:
         target_dtype=f"int{record.attributes['bit_width']}",
         block_size=record.attributes["block_size"],
         dtype=record.dtype,
-        activation_quantization=_per_token(record.attributes["activation"]),
+        activation_quantization=int8_per_token(record.attributes["activation"]),
     )
 
 
@@ -161,15 +163,15 @@ def _mx(record: Record) -> Record:
     if (given["codes_per_byte"] == 2) != (element == "float4_e2m1fn_x2"):
         raise UnsupportedTensorError("torchao packs fp4 two a byte and nothing else")
     scale = record.parts["scale"]
-    kernel = _kernel(given["kernel"])
+    kernel = kernel_fields(given["kernel"])
     return _become(
         record.put(scale=scale.view("float8_e8m0fnu", scale.shape)),
         "MXTensor",
-        elem_dtype=_FP6.get(element, element),
+        elem_dtype=element_name(element),
         block_size=_row_block(given["block_size"]),
         orig_dtype=record.dtype,
         kernel_preference=kernel["kernel_preference"],
-        act_quant_kwargs=_mx_kwargs(given["activation"]),
+        act_quant_kwargs=mx_kwargs(given["activation"]),
         is_swizzled_scales=False,
     )
 
@@ -177,7 +179,7 @@ def _mx(record: Record) -> Record:
 def _nvfp4(record: Record) -> Record:
     given = record.attributes
     if "per_tensor_scale" in record.parts and (
-        _symbol(given["per_tensor_scale_op"]) != "multiply"
+        symbol_name(given["per_tensor_scale_op"]) != "multiply"
         or given["scale_product_dtype"] != "float32"
     ):
         raise UnsupportedTensorError("torchao 0.18 multiplies the two scales, in float32")
@@ -189,7 +191,7 @@ def _nvfp4(record: Record) -> Record:
         orig_dtype=record.dtype,
         is_swizzled_scales=False,
         use_triton_kernel=isinstance(kernel, Nested) and kernel["triton"] is True,
-        act_quant_kwargs=_nvfp4_kwargs(given["activation"]),
+        act_quant_kwargs=nvfp4_kwargs(given["activation"]),
     )
 
 
@@ -218,142 +220,8 @@ def _refuse_parts(record: Record, *names: str) -> None:
 
 def _refuse_division(record: Record) -> None:
     op = record.attributes["act_pre_scale_op"]
-    if "act_pre_scale" in record.parts and _symbol(op) == "divide":
+    if "act_pre_scale" in record.parts and symbol_name(op) == "divide":
         raise UnsupportedTensorError("torchao's act_pre_scale multiplies, this one divides")
-
-
-def _object(name: str, **fields: Value) -> Nested:
-    return Nested(f"torchao.{name}", 1, FrozenMap(fields))
-
-
-def _symbol(value: Value) -> str:
-    assert isinstance(value, Symbol)  # the record was resolved
-    return value.name
-
-
-def _preference(hint: Value) -> Symbol:
-    name = _symbol(hint["preference"]) if isinstance(hint, Nested) else "auto"
-    name = "mslk" if name == "fbgemm" else name  # as torchao renamed it in 0.16
-    return Symbol("torchao.KernelPreference", name.upper())
-
-
-def _kernel(hint: Value) -> dict[str, Value]:
-    matmul = hint["matmul"] if isinstance(hint, Nested) else None
-    config = None
-    if isinstance(matmul, Nested):
-        config = _object(
-            "Float8MMConfig",
-            emulate=matmul["emulate"],
-            use_fast_accum=matmul["fast_accumulation"],
-            pad_inner_dim=matmul["pad_inner_dim"],
-        )
-    return {"kernel_preference": _preference(hint), "mm_config": config}
-
-
-def _granularity(given: Value) -> Nested:
-    assert isinstance(given, Nested)
-    kind, names = _GRANULARITY[_symbol(given["kind"])]
-    fields = {theirs: given[ours] for ours, theirs in names.items() if given[ours] is not None}
-    return Nested(kind, 1, FrozenMap(fields))
-
-
-def _float8_kwargs(activation: Value) -> Nested | None:
-    if not isinstance(activation, Nested):
-        return None
-    _expect(activation, kind="dynamic", mapping="symmetric")
-    return _object(
-        "QuantizeTensorToFloat8Kwargs",
-        float8_dtype=activation["dtype"],
-        granularity=_granularity(activation["granularity"]),
-        hp_value_lb=activation["lower_bound"],
-        hp_value_ub=activation["upper_bound"],
-        **_kernel(activation["kernel"]),
-    )
-
-
-def _int8_kwargs(activation: Value) -> Nested | None:
-    """torchao's int8 settings; its newer type has no choice of the lowest code and least scale.
-
-    Those only move the rounding of an activation: torchao itself changed them from its older types
-    to this one, under the same names.
-    """
-    if not isinstance(activation, Nested):
-        return None
-    if activation["skip_decode"]:
-        raise UnsupportedTensorError("torchao's Int8Tensor quantizes every activation alike")
-    return _object(
-        "QuantizeTensorToInt8Kwargs",
-        granularity=_granularity(activation["granularity"]),
-        mapping_type=Symbol("torchao.MappingType", _symbol(activation["mapping"]).upper()),
-        reduce_range=activation["reduce_range"],
-    )
-
-
-def _mx_kwargs(activation: Value) -> Nested | None:
-    if not isinstance(activation, Nested):
-        return None
-    _expect(activation, kind="dynamic")
-    hint, dtype, mode = activation["kernel"], str(activation["dtype"]), activation["scale_mode"]
-    granularity = activation["granularity"]
-    assert isinstance(granularity, Nested)
-    return _object(
-        "QuantizeTensorToMXKwargs",
-        elem_dtype=_FP6.get(dtype, dtype),
-        block_size=granularity["group_size"],
-        scaling_mode=Symbol(
-            "torchao.ScaleCalculationMode", "FLOOR" if mode is None else _symbol(mode).upper()
-        ),
-        kernel_preference=_preference(hint),
-        is_swizzled_scales=isinstance(hint, Nested) and hint["swizzled_scales"] is True,
-    )
-
-
-def _nvfp4_kwargs(activation: Value) -> Nested | None:
-    if not isinstance(activation, Nested):
-        return None
-    _expect(activation, kind="dynamic")
-    hint, granularity = activation["kernel"], activation["granularity"]
-    assert isinstance(granularity, Nested)
-    return _object(
-        "QuantizeTensorToNVFP4Kwargs",
-        block_size=granularity["group_size"],
-        is_swizzled_scales=isinstance(hint, Nested) and hint["swizzled_scales"] is True,
-        use_triton_kernel=isinstance(hint, Nested) and hint["triton"] is True,
-        use_dynamic_per_tensor_scale=activation["tensor_scale"],
-    )
-
-
-def _activation_dtype(activation: Value) -> Value:
-    if not isinstance(activation, Nested):
-        return "bfloat16"
-    _expect(activation, kind="dynamic", mapping="symmetric")
-    granularity = activation["granularity"]
-    if not isinstance(granularity, Nested) or _symbol(granularity["kind"]) != "row":
-        raise UnsupportedTensorError("torchao's Int4Tensor quantizes activations by rows alone")
-    return activation["dtype"]
-
-
-def _per_token(activation: Value) -> str | None:
-    if not isinstance(activation, Nested):
-        return None
-    _expect(activation, kind="dynamic", mapping="asymmetric")
-    granularity = activation["granularity"]
-    if (
-        not isinstance(granularity, Nested)
-        or _symbol(granularity["kind"]) != "token"
-        or activation["dtype"] != "int8"
-    ):
-        raise UnsupportedTensorError("torchao's intx type quantizes activations to int8 per token")
-    return "int8_asym_per_token"
-
-
-def _expect(activation: Nested, **symbols: str) -> None:
-    for name, expected in symbols.items():
-        found = _symbol(activation[name])
-        if found != expected:
-            raise UnsupportedTensorError(
-                f"torchao's counterpart has only {expected} activations, not {found}"
-            )
 
 
 def _row_block(block: Value) -> int:
@@ -362,15 +230,6 @@ def _row_block(block: Value) -> int:
     size = block[-1]
     assert isinstance(size, int)
     return size
-
-
-def _groups_first(part: Part) -> Part:
-    shape = (*part.shape[:-2], part.shape[-1], part.shape[-2])
-    return compute(_transpose, part, dtype=part.dtype, shape=shape)
-
-
-def _transpose(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.transpose(-2, -1).contiguous()
 
 
 def _unsigned_to_signed(packed: torch.Tensor) -> torch.Tensor:

@@ -27,8 +27,8 @@ def leave_torchao_int4(record: Record) -> Record:
         _to_ours(record, "float", "activation_dtype")
         .put(
             qdata=compute(_signed_to_unsigned, codes, dtype="uint8", shape=codes.shape),
-            scale=rows_first(record.parts["scale"]),
-            zero_point=rows_first(record.parts["zero_point"]),
+            scale=transposed(record.parts["scale"]),
+            zero_point=transposed(record.parts["zero_point"]),
         )
         .set(activation=_activation(record.attributes["activation_dtype"]))
     )
@@ -77,8 +77,8 @@ def leave_plain_int32(record: Record) -> Record:
     rows, columns = _matrix(record)
     return _to_ours(record, "int").put(
         qdata=record.parts["qdata"].view("uint8", (rows, columns // 2)),
-        scale=rows_first(record.parts["scale"]),
-        zero_point=rows_first(zero_point),
+        scale=transposed(record.parts["scale"]),
+        zero_point=transposed(zero_point),
     )
 
 
@@ -97,8 +97,8 @@ def _activation(dtype: Value) -> Nested | None:
     return activation(kind="dynamic", dtype=dtype, granularity=granularity("row", dim=-1))
 
 
-def rows_first(part: Part) -> Part:
-    """[..., G, N] as [..., N, G]."""
+def transposed(part: Part) -> Part:
+    """[..., G, N] as [..., N, G], or the other way round."""
     shape: Shape = (*part.shape[:-2], part.shape[-1], part.shape[-2])
     return compute(_transpose, part, dtype=part.dtype, shape=shape)
 

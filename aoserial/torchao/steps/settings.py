@@ -6,7 +6,7 @@ from aoserial.errors import FieldError
 from aoserial.schema import FrozenMap, Nested, Symbol, Value
 
 # Per* class → our granularity kind, and which of its fields is which of ours
-_GRANULARITY: dict[str, tuple[str, dict[str, str]]] = {
+GRANULARITIES: dict[str, tuple[str, dict[str, str]]] = {
     "torchao.PerTensor": ("tensor", {}),
     "torchao.PerRow": ("row", {"dim": "dim"}),
     "torchao.PerToken": ("token", {}),
@@ -24,9 +24,9 @@ def activation(*, kind: str, **fields: Value) -> Nested:
 
 def granularity_of(given: Value) -> Nested:
     """Our granularity of one of torchao's Per* objects."""
-    if not isinstance(given, Nested) or given.type not in _GRANULARITY:
+    if not isinstance(given, Nested) or given.type not in GRANULARITIES:
         raise FieldError(f"{given!r:.80} is no granularity of torchao").locate(field="granularity")
-    kind, names = _GRANULARITY[given.type]
+    kind, names = GRANULARITIES[given.type]
     return granularity(kind, **{ours: given[theirs] for theirs, ours in names.items()})
 
 

@@ -9,7 +9,7 @@ from aoserial.errors import FieldError
 from aoserial.record import Record
 from aoserial.storage import Part, Shape, compute, describe
 from aoserial.torchao.steps.affine.view import Affine, zero_domain
-from aoserial.torchao.steps.int4 import rows_first, split_scale_and_zero, untiled
+from aoserial.torchao.steps.int4 import split_scale_and_zero, transposed, untiled
 from aoserial.torchao.steps.int4_cpu import unpack_int4_cpu
 from aoserial.torchao.steps.marlin import marlin_scales, unpack_marlin
 from aoserial.torchao.steps.settings import kernel_hint
@@ -77,8 +77,8 @@ def read_int4_xpu(tensor: Affine) -> Record:
         raise FieldError("lacks scales or zero points in codes").locate(field="tensor_impl")
     parts = {
         "qdata": codes,
-        "scale": rows_first(tensor.parts["scale"]),
-        "zero_point": rows_first(tensor.parts["zero"]),
+        "scale": transposed(tensor.parts["scale"]),
+        "zero_point": transposed(tensor.parts["zero"]),
     }
     return tensor.become("Int4Tensor", parts, zero_domain=zero_domain("int"))
 
