@@ -1,6 +1,6 @@
-"""torchao's tensors whose parts lie flat, elements in their order. Torch-free.
+"""torchao's NF4 weights and states of low-bit optimizers, as it pickled them. Torch-free.
 
-NF4 weights and the states of low-bit optimizers. Their fields never changed; the classes moved.
+Their parts lie flat, elements in their order. Their fields never changed; the classes moved.
 
 Sources: class bodies of each release, and
 fixtures/torchao-<release>/{nf4_bf16,nf4_fp32,nf4_config,optim_adamw8bit,optim_adam8bit_bf16,

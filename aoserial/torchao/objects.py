@@ -1,4 +1,4 @@
-"""The enums and attribute objects inside torchao's tensors, as it wrote them. Torch-free.
+"""Schemas of the enums and attribute objects inside torchao's tensors. Torch-free.
 
 torchao versions nothing; a release that added a field gave it a default, so version 1 of each
 covers them all. Enum members appear by name, and releases that had a member stand beside it.

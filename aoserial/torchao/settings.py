@@ -1,7 +1,7 @@
-"""The helper objects and enums that more than one family of torchao's tensors holds. Torch-free.
+"""Where pickles name the helper objects and enums of more than one family of torchao's tensors.
 
 Paths are those of the file that defines a helper, in each release: unlike tensor classes, helpers
-were never given another `__module__`.
+were never given another `__module__`. Their fields and members are in `objects`. Torch-free.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""From torchao's int4 and intx weights that only pickles have. Torch-free."""
+"""From torchao's int4 and intx weights that only pickles have, to its newer types or to ours.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
