@@ -52,6 +52,10 @@ class AoserialError(Exception):
     def message(self) -> str:
         return str(self.args[0])
 
+    def add(self, clause: str) -> None:
+        """Adds to the message."""
+        self.args = (f"{self.message}{clause}", *self.args[1:])
+
     def locate(self, **steps: str | None) -> Self:
         """Fills in the steps of the location that are not known yet."""
         known = {key for key in steps if getattr(self.location, key) is not None}
@@ -203,7 +207,9 @@ class AmbiguousFolderError(PathError):
 class SaveError(AoserialError, OSError):
     """Writing failed.
 
-    `state` says what is on disk: `unchanged`, or `renamed, not known durable`.
+    `state` says what is on disk: `unchanged`; `renamed, not known durable`. After a header was
+    rewritten in place also `rewritten, journal kept`; and `half written, journal kept` when not
+    even the old header could be put back: it is read from the journal beside the file then.
     """
 
     state: str

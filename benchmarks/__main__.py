@@ -6,6 +6,7 @@ from benchmarks import (
     load_large,
     load_many,
     load_pickles,
+    migrate_in_place,
     quantize,
     save_large,
     unflatten_torchao,
@@ -20,6 +21,7 @@ _SCRIPTS = (
     quantize,
     load_large,
     save_large,
+    migrate_in_place,
 )
 
 for _script in _SCRIPTS:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from aoserial.checkpoint.archives import ShardedArchive, open_archive
 from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan_of
-from aoserial.checkpoint.rewriting import Format, contents_of, format_for, write_again
+from aoserial.checkpoint.rewriting import Format, contents_of, format_for, write_again, write_header
 from aoserial.errors import LossyMigrationError, MigrationError, UnsupportedOperationError, locating
 
 
@@ -26,8 +26,12 @@ def migrate(
     """Writes the checkpoint at `src` to `dst` with its records at the heads of their types.
 
     Parts stream from one file to the other: at most two are in memory. `src` is never changed
-    unless `in_place`, and then the new file replaces it whole, by rename. A file that has nothing
-    to migrate comes out with equal bytes.
+    unless `in_place`. Then the new file replaces it whole, by rename; or, where no byte of its data
+    would change and the new header fits the room of the old one, that alone is written over, with
+    a journal beside the file: a crash leaves the old file or the new one for whoever opens it here
+    next. A program that does not know the journal may see half a header meanwhile.
+
+    A file that has nothing to migrate comes out with equal bytes.
 
     As in `save`, a `dst` that ends in .pt, .pth, .bin or .ckpt gets a `torch.save` archive, any
     other a safetensors file, which has no place for what is no tensor, and a folder one or a set of
@@ -65,11 +69,14 @@ def migrate(
                 "a set of pickled shards is not replaced: say where to write"
             )
         if not in_place or todo.pending:
+            contents = contents_of(file, prepared)
+            if in_place and write_header(file, contents):
+                return todo
             kept: Format = "safetensors" if file.tree is None else "pt"
             write_again(
                 file,
                 prepared,
-                contents_of(file, prepared),
+                contents,
                 file.path if dst is None else dst,
                 format=kept if dst is None else format_for(dst),
                 progress=progress,

@@ -11,20 +11,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from aoserial.checkpoint.archives import Archive
+from aoserial.checkpoint.archives import Archive, SafetensorsArchive
 from aoserial.checkpoint.building import Progress, migrated_record
 from aoserial.checkpoint.contents import Prepared
-from aoserial.checkpoint.saving import write_contents
+from aoserial.checkpoint.saving import by_name, write_contents
 from aoserial.checkpoint.splitting import is_archive_path, target_of
 from aoserial.errors import AoserialError, UnsupportedTensorError, raise_all
 from aoserial.migrations import Step, spell
 from aoserial.migrations.step import Version
 from aoserial.record import Catalog
-from aoserial.record.envelope import WRITER, Contents, Stored
+from aoserial.record.envelope import WRITER, Contents, Stored, lay_out, seal
 from aoserial.record.pickled import unwrapped
 from aoserial.schema import REGISTRY, FrozenMap, fingerprint, without_defaults
+from aoserial.storage import Part
 from aoserial.storage.pickle import Rebuilt, Value, write_archive
 from aoserial.storage.pickle.copying import STAYS, copy_tree
+from aoserial.storage.safetensors import header_in_place, rewrite_header
 from aoserial.tensors.pickling import arguments_of
 
 Format: TypeAlias = Literal["safetensors", "pt"]
@@ -102,9 +104,42 @@ def write_again(
         SaveError: writing failed.
     """
     if format == "safetensors":
-        write_contents(contents, target_of(path, None) or path, progress=progress)
+        target = target_of(path, None) or path
+        write_contents(contents, target, checksums=_checksums(file), progress=progress)
     else:
         write_archive(path, _tree(file, prepared, contents), progress=progress)
+
+
+def write_header(file: Archive, contents: Contents) -> bool:
+    """Gives an opened file another header in place, when that is all it takes.
+
+    That is when its parts stay as they lie, the new header fits the room of the old one, and the
+    file has a digest of its header: half of another one is noticed then by every reader of ours.
+
+    Returns:
+        False when it takes more, or the file may not be written to; it is untouched then.
+
+    Raises:
+        ChangedWhileReadingError, SaveError: as `rewrite_header`.
+    """
+    checksums = _checksums(file)
+    if not isinstance(file, SafetensorsArchive) or not file.catalog.sealed or not checksums:
+        return False  # of a shard the index has a digest
+    sheet = lay_out(contents, REGISTRY)
+    found = header_in_place(
+        sheet.parts, sheet.metadata, checksums=by_name(sheet.parts, checksums), finish=seal
+    )
+    if found is None:
+        return False
+    target, header = found
+    return rewrite_header(target.source, target.header.raw, header)
+
+
+def _checksums(file: Archive) -> dict[Part, int]:
+    """CRC-32 of the parts of a safetensors file that has them."""
+    if not isinstance(file, SafetensorsArchive) or not file.catalog.crcs:
+        return {}
+    return dict(zip(file.parts.values(), file.catalog.crcs, strict=True))
 
 
 def _tree(file: Archive, prepared: list[Prepared], contents: Contents) -> Value:

@@ -15,7 +15,7 @@ from aoserial.checkpoint.trees import saved_tree
 from aoserial.errors import OptionError, locating
 from aoserial.record.envelope import WRITER, Contents, lay_out, lay_out_shards, seal
 from aoserial.schema import REGISTRY
-from aoserial.storage import Durability
+from aoserial.storage import Durability, Part, ViewPart
 from aoserial.storage.pickle import write_archive
 from aoserial.storage.safetensors import write_safetensors
 from aoserial.storage.shards import Shard, Target, write_set
@@ -143,6 +143,7 @@ def write_contents(
     contents: Contents,
     path: str | os.PathLike[str] | Target,
     *,
+    checksums: Mapping[Part, int] | None = None,
     durability: Durability = "fsync",
     progress: Progress | None = None,
     order: Iterable[str] = (),
@@ -151,6 +152,7 @@ def write_contents(
 
     Args:
         path: of one file, or where a set goes.
+        checksums: CRC-32 of parts that lie in a file, as far as the file says it.
         order: names in the order in which they fill the shards.
     """
     if not isinstance(path, Target):
@@ -159,6 +161,7 @@ def write_contents(
             path,
             sheet.parts,
             metadata=sheet.metadata,
+            checksums=by_name(sheet.parts, checksums or {}),
             finish=seal,
             durability=durability,
             progress=progress,
@@ -174,3 +177,13 @@ def write_contents(
         durability=durability,
         progress=progress,
     )
+
+
+def by_name(parts: Mapping[str, Part], checksums: Mapping[Part, int]) -> dict[str, int]:
+    """The checksums of those parts that are the bytes of one that has one."""
+    found = {}
+    for name, part in parts.items():
+        stored = part.base if isinstance(part, ViewPart) else part
+        if stored in checksums:
+            found[name] = checksums[stored]
+    return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -24,3 +26,12 @@ class Closing(ABC):
         traceback: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def close_read(descriptor: int) -> None:
+    """Closes a descriptor that was read from, or whose data has been synced.
+
+    An error means nothing then: there is no data left that it could be about.
+    """
+    with suppress(OSError):
+        os.close(descriptor)

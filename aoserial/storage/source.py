@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Self
 
 from aoserial.errors import ChangedWhileReadingError, MissingFileError, PathError
-from aoserial.storage.closing import Closing
+from aoserial.storage.closing import Closing, close_read
 
 # Linux's MAP_NORESERVE; Python's mmap has no such name before 3.12. A private writable mapping
 # counts against the commit limit as if every page were going to be copied; few ever are.
@@ -67,7 +67,7 @@ class Source(Closing):
                 ).locate(file=path)
             return cls(path, descriptor, status.st_size, mapped=mapped)
         except BaseException:
-            os.close(descriptor)
+            close_read(descriptor)
             raise
 
     @property
@@ -142,7 +142,7 @@ class Source(Closing):
         self._mapping = None
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
-            os.close(descriptor)
+            close_read(descriptor)
 
     def __del__(self) -> None:
         self.close()

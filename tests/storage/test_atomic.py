@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -11,8 +12,8 @@ import threading
 
 import pytest
 
-from aoserial.errors import SaveError
-from aoserial.storage import AtomicFile, atomic
+from aoserial.errors import ChangedWhileReadingError, SaveError
+from aoserial.storage import AtomicFile, Source, modes, temporary
 
 OLD, NEW = b"old" * 1000, b"new!" * 1000
 
@@ -61,7 +62,7 @@ def test_a_save_replaces_the_target_and_leaves_nothing_behind(target, durability
 
 def test_the_steps_come_in_the_order_that_makes_them_safe(target, monkeypatch):
     steps = []
-    for function in ("open", "fchmod", "fsync", "close", "rename", "unlink"):
+    for function in ("open", "fchmod", "fsync", "dup", "close", "rename", "unlink"):
         original = getattr(os, function)
 
         def step(*args, function=function, original=original):
@@ -70,7 +71,9 @@ def test_the_steps_come_in_the_order_that_makes_them_safe(target, monkeypatch):
 
         monkeypatch.setattr(os, function, step)
     save(target)
-    assert steps == ["open", "fchmod", "fsync", "close", "rename", "open", "fsync", "close"]
+    assert steps == [
+        "open", "fchmod", "fsync", "dup", "close", "rename", "open", "fsync", "close", "close",
+    ]  # fmt: skip
 
 
 FAULTS = {
@@ -170,27 +173,151 @@ def test_a_failed_verification_leaves_the_target_unchanged(target):
     assert os.listdir(target.parent) == ["target"]
 
 
-def test_planted_names_are_not_followed_or_overwritten(target, monkeypatch):
-    names = iter(["planted", "dangling", "free"])
-    monkeypatch.setattr(atomic, "_random_name", lambda: next(names))
+@pytest.fixture
+def temp_names(monkeypatch):
+    """Gives temp files names that a test knows."""
+
+    def give(*names):
+        left = iter(names)
+        monkeypatch.setattr(temporary, "_random_name", lambda: next(left))
+        return [f".aoserial-{temporary._boot()}-{os.getpid()}-{name}.tmp" for name in names]
+
+    return give
+
+
+def test_planted_names_are_not_followed_or_overwritten(target, temp_names):
+    planted, dangling, _ = temp_names("planted", "dangling", "free")
     victim = target.parent / "victim"
     victim.write_bytes(b"precious")
-    (target.parent / ".aoserial-planted.tmp").symlink_to(victim)
-    (target.parent / ".aoserial-dangling.tmp").symlink_to("nowhere")
+    (target.parent / planted).symlink_to(victim)
+    (target.parent / dangling).symlink_to("nowhere")
     save(target)
     assert target.read_bytes() == NEW
     assert victim.read_bytes() == b"precious"
-    assert sorted(os.listdir(target.parent)) == [
-        ".aoserial-dangling.tmp", ".aoserial-planted.tmp", "target", "victim",
-    ]  # fmt: skip
+    assert sorted(os.listdir(target.parent)) == sorted([dangling, planted, "target", "victim"])
 
 
-def test_names_that_are_all_taken_end_in_an_error(target, monkeypatch):
-    monkeypatch.setattr(atomic, "_random_name", lambda: "taken")
-    (target.parent / ".aoserial-taken.tmp").write_bytes(b"theirs")
+def test_names_that_are_all_taken_end_in_an_error(target, temp_names):
+    names = temp_names(*["taken"] * temporary._ATTEMPTS)
+    (target.parent / names[0]).write_bytes(b"theirs")
     with pytest.raises(SaveError, match="temp file"):
         save(target)
-    assert (target.parent / ".aoserial-taken.tmp").read_bytes() == b"theirs"
+    assert (target.parent / names[0]).read_bytes() == b"theirs"
+
+
+def left_file(folder, boot=None):
+    path = folder / f".aoserial-{boot or temporary._boot()}-1-0123456789ab.tmp"
+    path.write_bytes(b"left")
+    return path
+
+
+def test_the_temp_file_of_a_dead_process_is_removed_by_the_next_save(target):
+    left = left_file(target.parent)
+    save(target)
+    assert not left.exists()
+
+
+def test_the_temp_file_of_a_live_writer_is_not_removed(target):
+    other = target.parent / "other"
+    with AtomicFile(other) as file:
+        file.write(NEW)
+        save(target)
+    assert other.read_bytes() == NEW
+    assert sorted(os.listdir(target.parent)) == ["other", "target"]
+
+
+def test_a_temp_file_of_another_run_of_the_machine_is_removed_when_it_is_old(target):
+    left = left_file(target.parent, boot="f" * 8)
+    save(target)
+    assert left.exists()  # perhaps another machine's, on a file system that shows no locks
+    os.utime(left, (0, 0))
+    save(target)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("make", ["folder", "link", "fifo", "other name"])
+def test_what_only_looks_like_a_temp_file_stays(target, make):
+    path = target.parent / f".aoserial-{temporary._boot()}-1-0123456789ab.tmp"
+    {
+        "folder": path.mkdir,
+        "link": lambda: path.symlink_to(target),
+        "fifo": lambda: os.mkfifo(path),
+        "other name": lambda: path.with_suffix(".tmp2").touch(),
+    }[make]()
+    before = os.listdir(target.parent)
+    save(target)
+    assert sorted(os.listdir(target.parent)) == sorted(before)
+
+
+def test_without_locks_files_are_written_and_none_is_removed(target, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    left = left_file(target.parent)
+    save(target)
+    assert target.read_bytes() == NEW
+    assert left.exists()
+
+
+def test_a_file_that_was_taken_for_one_left_is_made_anew(target, monkeypatch):
+    original, taken = fcntl.flock, []
+
+    def flock(descriptor, how):
+        if not taken:  # another process is quicker, and removes it
+            (name,) = (name for name in os.listdir(target.parent) if name != "target")
+            taken.append(name)
+            os.unlink(target.parent / name)
+        original(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    save(target)
+    assert taken
+    assert target.read_bytes() == NEW
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path.parent / f"{tmp_path.name}-source"
+    path.write_bytes(bytes(range(256)) * 40)
+    with Source.open(path) as opened:
+        yield opened
+    path.unlink()
+
+
+def copied(target, source):
+    with AtomicFile(target, size=9000) as file:
+        file.copy(source, 100, 8999, 1)
+        file.pwrite(b"x", 0)
+    return target.read_bytes() == b"x" + (bytes(range(256)) * 40)[100:9099]
+
+
+@pytest.mark.parametrize("code", [errno.EXDEV, errno.ENOSYS, errno.EIO])
+def test_bytes_are_copied_by_hand_where_the_kernel_cannot(target, source, monkeypatch, code):
+    calls = failing(monkeypatch, "copy_file_range", OSError(code, "injected"))
+    assert copied(target, source)
+    assert len(calls) == 1
+
+
+def test_bytes_are_copied_by_the_kernel_piece_by_piece(target, source, monkeypatch):
+    original, calls = os.copy_file_range, []
+
+    def copy(one, other, count, **at):
+        calls.append(count)
+        return original(one, other, min(count, 1000), **at)
+
+    monkeypatch.setattr(os, "copy_file_range", copy)
+    monkeypatch.setattr(os, "preadv", lambda *_: pytest.fail("bytes were read"))
+    assert copied(target, source)
+    assert len(calls) == 9
+
+
+def test_a_source_that_has_become_shorter_is_noticed(target, source):
+    os.truncate(source.path, 5000)
+    with pytest.raises(ChangedWhileReadingError), AtomicFile(target) as file:
+        file.copy(source, 0, source.size, 0)
+    assert target.read_bytes() == OLD
+    assert os.listdir(target.parent) == ["target"]
 
 
 def test_the_temp_file_is_never_wider_than_the_final_one(target):
@@ -207,18 +334,18 @@ def test_the_umask_is_asked_without_being_changed(target, monkeypatch):
     target.unlink()
     monkeypatch.setattr(os, "umask", lambda _: pytest.fail("umask was set"))
     save(target)
-    assert target.stat().st_mode & 0o777 == 0o666 & ~atomic._umask()
+    assert target.stat().st_mode & 0o777 == 0o666 & ~modes.umask()
 
 
 def test_without_proc_the_umask_is_asked_by_setting_it(monkeypatch):
-    expected = atomic._umask()
+    expected = modes.umask()
 
     def no_proc(*_):
         raise FileNotFoundError
 
     monkeypatch.setattr("builtins.open", no_proc)
-    assert atomic._umask() == expected
-    assert atomic._umask() == expected  # and put back
+    assert modes.umask() == expected
+    assert modes.umask() == expected  # and put back
 
 
 def test_a_missing_folder_is_a_save_error(tmp_path):
@@ -285,7 +412,7 @@ def test_a_process_killed_before_any_call_leaves_old_or_new(target):
 
 LIMITED = """
 import resource, sys
-from aoserial.errors import SaveError
+from aoserial.errors import ChangedWhileReadingError, SaveError
 from aoserial.storage import AtomicFile
 
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))

@@ -30,8 +30,8 @@ from aoserial.storage.safetensors import (
     order,
     parse_header,
     render_header,
+    streaming,
     write_safetensors,
-    writer,
 )
 
 
@@ -205,8 +205,8 @@ def test_saving_over_the_file_that_the_tensors_are_mapped_from_is_right(tmp_path
 
 @pytest.mark.parametrize("sizes", [[1], [0], [], [7, 0, 64], [64, 65, 1], [200], [63, 64]])
 def test_parts_of_any_size_cross_the_blocks_rightly(tmp_path, monkeypatch, sizes):
-    monkeypatch.setattr(writer, "_BLOCK_BYTES", 64)
-    monkeypatch.setattr(writer, "_WRITEBACK_BYTES", 100)
+    monkeypatch.setattr(streaming, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(streaming, "_WRITEBACK_BYTES", 100)
     path = tmp_path / "x"
     tensors = {
         f"t{index}": torch.randint(256, (size,), dtype=torch.uint8)
@@ -339,9 +339,9 @@ def test_a_part_that_fails_or_lies_leaves_the_old_file(tmp_path):
 
 
 def test_verification_notices_bytes_that_are_not_those_written(tmp_path, monkeypatch):
-    checksum = writer._checksum
+    checksum = streaming._checksum
     monkeypatch.setattr(
-        writer,
+        streaming,
         "_checksum",
         lambda block, crcs: (checksum(block, crcs), crcs.append(crcs.pop() ^ 1)),
     )

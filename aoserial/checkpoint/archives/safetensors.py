@@ -13,7 +13,13 @@ from aoserial.errors import AoserialError, IntegrityError, each_of, locating
 from aoserial.record import Catalog
 from aoserial.record.envelope import ENVELOPE_KEY, decode_envelope
 from aoserial.storage import Source
-from aoserial.storage.safetensors import Entry, Header, SafetensorsFile, read_header
+from aoserial.storage.safetensors import (
+    Entry,
+    Header,
+    SafetensorsFile,
+    drop_journal,
+    read_header,
+)
 from aoserial.torchao import decode_layout, is_torchao
 
 if TYPE_CHECKING:
@@ -41,9 +47,7 @@ class SafetensorsArchive(FileArchive):
 
     @cached_property
     def catalog(self) -> Catalog:
-        header = self._file.header
-        with locating(file=self.path):
-            return catalog_of(header.metadata, header.entries, header.raw)
+        return self._described(None)
 
     def survey(self, faults: list[AoserialError]) -> Catalog | None:
         catalog, wrong = self._surveyed
@@ -53,14 +57,24 @@ class SafetensorsArchive(FileArchive):
     @cached_property
     def _surveyed(self) -> tuple[Catalog | None, list[AoserialError]]:
         """The catalog of all that adds up, and what does not."""
-        header = self._file.header
         wrong: list[AoserialError] = []
         try:
-            with locating(file=self.path):
-                found = catalog_of(header.metadata, header.entries, header.raw, faults=wrong)
+            found = self._described(wrong)
         except AoserialError as error:
             return None, each_of(error)
         return found, wrong
+
+    def _described(self, faults: list[AoserialError] | None) -> Catalog:
+        header = self._file.header
+        with locating(file=self.path):
+            try:
+                found = catalog_of(header.metadata, header.entries, header.raw, faults=faults)
+            except IntegrityError as error:
+                error.add(header.doubt)
+                raise
+        if header.doubt and found.sealed and not faults:  # its digest says that it is whole
+            drop_journal(self._file.source)
+        return found
 
     @property
     def header(self) -> Header:

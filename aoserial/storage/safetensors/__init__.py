@@ -2,12 +2,14 @@
 
 from aoserial.storage.safetensors.grammar import Limits
 from aoserial.storage.safetensors.header import Entry, Header, parse_header, read_header
+from aoserial.storage.safetensors.in_place import header_in_place, rewrite_header
+from aoserial.storage.safetensors.journal import drop_journal
 from aoserial.storage.safetensors.layout import order, render_header
 from aoserial.storage.safetensors.reader import FilePart, SafetensorsFile
+from aoserial.storage.safetensors.streaming import Progress
 from aoserial.storage.safetensors.writer import (
     Finish,
     Planned,
-    Progress,
     Saved,
     plan_safetensors,
     write_planned,
@@ -31,4 +33,7 @@ __all__ = [
     "Finish",
     "Progress",
     "Saved",
+    "header_in_place",
+    "rewrite_header",
+    "drop_journal",
 ]

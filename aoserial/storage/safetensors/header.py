@@ -8,10 +8,10 @@ linear in the header's length, and limits are checked before anything is allocat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from aoserial.errors import HeaderError, locating
+from aoserial.errors import FormatError, HeaderError, locating
 from aoserial.storage.safetensors.explain import explain
 from aoserial.storage.safetensors.grammar import (
     KIND,
@@ -21,6 +21,7 @@ from aoserial.storage.safetensors.grammar import (
     quoted,
     read_kind,
 )
+from aoserial.storage.safetensors.journal import settled_header
 from aoserial.storage.safetensors.scan import Scan
 from aoserial.storage.sniff import SNIFF_BYTES, container
 from aoserial.storage.source import Source
@@ -42,11 +43,13 @@ class Header:
         raw: its text, without the eight bytes of length, with the padding.
         entries: tensors by name, in data order: by begin, end, name.
         metadata: the format's free text map; empty when there is none.
+        doubt: to be added to what is said when it should turn out not to be whole; usually empty.
     """
 
     raw: bytes
     entries: dict[str, Entry]
     metadata: dict[str, str]
+    doubt: str = ""
 
     @property
     def data_start(self) -> int:
@@ -73,8 +76,13 @@ def read_header(source: Source, limits: Limits = Limits()) -> Header:  # noqa: B
                 f"the header's length is given as {length} bytes, but it must have at least 2 "
                 f"and the file has {rest} after the length"
             )
-        raw = source.pread(8, length)
-        return parse_header(raw, data_bytes=rest - length, limits=limits)
+        raw, doubt = settled_header(source, length)
+        try:
+            header = parse_header(raw, data_bytes=rest - length, limits=limits)
+        except FormatError as error:
+            error.add(doubt)
+            raise
+        return replace(header, doubt=doubt)
 
 
 def parse_header(

@@ -15,12 +15,13 @@ from dataclasses import replace
 from functools import partial
 
 from aoserial.errors import PathError, SaveError, locating
-from aoserial.storage.atomic import AtomicFile, Durability, sync_folder
+from aoserial.storage.atomic import AtomicFile, Durability
+from aoserial.storage.disk import sync_folder
 from aoserial.storage.part import Part
+from aoserial.storage.safetensors.streaming import Progress
 from aoserial.storage.safetensors.writer import (
     Finish,
     Planned,
-    Progress,
     plan_safetensors,
     write_planned,
 )

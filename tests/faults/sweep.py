@@ -1,0 +1,106 @@
+"""Interrupts every scenario at every call, and prints what that left as JSON.
+
+    python tests/faults/sweep.py [--quick] [--folder DIR]
+
+One process imports everything and forks one for each run, which costs milliseconds instead of the
+seconds that importing torch takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import torch
+from faults import power, tracing
+from faults.running import Stage, Tally
+from faults.scenarios import SCENARIOS, declare
+from faults.seam import Fault
+
+QUICK_STEP = 4  # of the faults that are errors, the quick sweep injects every fourth
+QUICK = (
+    "save over a file",
+    "save over the file the tensors are mapped from",
+    "save a .pt",
+    "migrate to another file",
+    "migrate in place, header only",
+    "read a file whose header was half written",
+)
+QUICK_POWER = ("save over a file", "migrate in place, header only")
+
+
+def faults(calls: int, *, quick: bool) -> Iterator[tuple[str, Fault]]:
+    """Every fault at every call; the call after the last one is there to miss."""
+    step = QUICK_STEP if quick else 1
+    for when in range(1, calls + 2):
+        yield "SIGKILL", Fault("kill", when)
+    for when in range(1, calls + 2, step):
+        yield "EIO", Fault("EIO", when)
+    for when in range(2, calls + 2, step):
+        yield "ENOSPC from there on", Fault("ENOSPC", when, lasting=True)
+    yield "short writes from there on", Fault("short", 1, lasting=True)
+    if quick:
+        return
+    for when in range(1, calls + 2):
+        yield "ENOSPC", Fault("ENOSPC", when)
+        yield "EIO from there on", Fault("EIO", when, lasting=True)
+        yield "KeyboardInterrupt", Fault("interrupt", when)
+
+
+def sweep(stage: Stage, *, quick: bool) -> dict[str, Tally]:
+    tallies: dict[str, Tally] = {}
+    for kind, fault in faults(len(stage.log), quick=quick):
+        folder = stage.fresh()
+        ended = stage.run(folder, fault)
+        tally = stage.check(folder, ended, f"{kind} at call {fault.when}")
+        tallies.setdefault(kind, Tally()).add(tally)
+        shutil.rmtree(folder)
+    return tallies
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--folder")
+    parser.add_argument("--only", default="")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # a forked process has none of the threads that a pool would count on
+    began = time.monotonic()
+    root = Path(tempfile.mkdtemp(dir=options.folder))
+    try:
+        chosen = [
+            one
+            for one in SCENARIOS
+            if options.only in one.name and (not options.quick or one.name in QUICK)
+        ]
+        stages = [Stage(one, root / str(number)) for number, one in enumerate(chosen)]
+        declare(2)
+        gc.freeze()  # what forked processes do not collect they do not copy
+        report = {}
+        for stage in stages:
+            stage.measure()
+            tallies = sweep(stage, quick=options.quick)
+            if not options.quick or stage.scenario.name in QUICK_POWER:
+                tallies["power failure"] = power.sweep(stage, root / "power")
+            if not options.quick and tracing.works():
+                tallies |= tracing.sweep(stage)
+            report[stage.scenario.name] = {
+                "calls": len(stage.log),
+                "tallies": {kind: vars(tally) for kind, tally in tallies.items()},
+            }
+    finally:
+        shutil.rmtree(root)
+    print(json.dumps({"seconds": time.monotonic() - began, "scenarios": report}))
+
+
+if __name__ == "__main__":
+    main()
