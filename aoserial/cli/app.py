@@ -17,6 +17,7 @@ import click
 from aoserial._version import __version__
 from aoserial.checkpoint import history, inspect, plan, types, verify
 from aoserial.cli import render
+from aoserial.cli.golden import golden
 from aoserial.cli.schema import schema
 from aoserial.errors import AoserialError, FormatError
 from aoserial.storage import Source, detect
@@ -220,6 +221,9 @@ def history_command(type_name: str | None, as_json: bool) -> int:
     else:
         shown.history(found)
     return CLEAN
+
+
+cli.add_command(golden)
 
 
 @cli.command("demo")

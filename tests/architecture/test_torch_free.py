@@ -45,6 +45,9 @@ def heavy_modules_after(code: str) -> str:
         "from aoserial.cli.app import run; run(['history'])",
         "from aoserial.cli.app import run; run(['history', 'torchao.AffineQuantizedTensor'])",
         "from aoserial.cli.app import run; run(['--help'])",
+        "import aoserial.pytest_plugin",
+        "import aoserial.golden.suite, aoserial.report",
+        "import pytest; pytest.main(['--co', '-q', 'tests/architecture/test_fixtures.py'])",
     ],
 )
 def test_this_loads_no_torch(code):
