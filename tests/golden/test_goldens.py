@@ -17,6 +17,7 @@ from aoserial.golden.recording import Written
 from aoserial.golden.settings import Settings, settings_of
 from aoserial.golden.suite import checks
 from aoserial.golden.verifying import check_golden, check_today
+from aoserial.schema import REGISTRY, to_document
 
 
 class _Rounding(aoserial.VersionedTensor):
@@ -114,8 +115,6 @@ def test_an_optional_field_that_a_case_begins_to_use_changes_what_it_writes(sett
 
 
 def test_a_type_that_is_not_registered_any_more_is_unreadable(settings, monkeypatch):
-    from aoserial.schema import REGISTRY
-
     store = record(case(), settings)
     monkeypatch.delitem(REGISTRY.types, "golden.Rounding")
     (finding,) = reread(case(retired=True), store)
@@ -159,8 +158,11 @@ def test_inputs_without_a_way_to_run_are_refused(settings):
 
 def test_what_is_written_by_another_schema_than_the_frozen_one_is_found(settings, tmp_path):
     store = record(case(), settings)
-    document = {"type": "golden.Rounding", "version": 1, "fields": {"qdata": {"kind": "tensor"}}}
-    document["fields"]["scale"] = {"kind": "tensor", "dtypes": ["bfloat16"]}
+    head = REGISTRY["golden.Rounding"].head
+    fields = [
+        replace(one, dtypes=("bfloat16",)) if one.name == "scale" else one for one in head.fields
+    ]
+    document = to_document(replace(head, fields=tuple(fields)))
     path = tmp_path / "schemas/golden.Rounding/1.json"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(document))
