@@ -77,12 +77,12 @@ class LoadReport:
                     report.replaced[symbol] += count
         return report
 
-    def warn(self, stacklevel: int = 3) -> None:
+    def warn(self) -> None:
         """Warns of what was ignored or replaced; what was filled in is as declared and quiet."""
         for verb, counts in (("kept unread", self.ignored), ("replaced", self.replaced)):
             for what, count in counts.items():
                 warnings.warn(
                     f"{what}: {verb} in {count} tensors; a newer release knows it",
                     AoserialWarning,
-                    stacklevel=stacklevel + 1,
+                    stacklevel=3,  # where aoserial.load was called
                 )

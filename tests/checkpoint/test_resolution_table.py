@@ -215,8 +215,9 @@ def test_an_unknown_field_of_an_ignorable_group_is_kept_through_load_and_save_wi
         del envelope["crc32"]
 
     edit_envelope(path, change)
-    with pytest.warns(aoserial.AoserialWarning, match=r"table.Plain@1.hint_\w+: kept unread"):
+    with pytest.warns(aoserial.AoserialWarning, match=r"table.Plain@1.hint_\w+: kept") as told:
         state = aoserial.load(path)
+    assert {warning.filename for warning in told} == {__file__}
     aoserial.save(state, path)
     record = envelope_of(path)["records"][0]
     assert record["attributes"]["hint_tile"] == [16, 32]
