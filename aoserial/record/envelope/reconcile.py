@@ -103,9 +103,10 @@ def reconcile(
         wrong += _missing(envelope, catalog)
     claimed = _claim(catalog, wrong)
     catalog.plain = {key: key for key in entries if key not in claimed}
-    wrong += _collisions(envelope, catalog)
+    complete = {name for group in catalog.groups for name in group.members}
+    wrong += _collisions(envelope, catalog, complete)
     if not partial:
-        wrong += _broken_promises(envelope, catalog)
+        wrong += _broken_promises(envelope, catalog, complete)
     if faults is None:
         raise_all(f"the envelope and the file disagree in {len(wrong)} places", wrong)
     else:
@@ -185,8 +186,8 @@ def _claim(catalog: Catalog, faults: list[AoserialError]) -> set[str]:
     return claimed
 
 
-def _collisions(envelope: Envelope, catalog: Catalog) -> Iterator[AoserialError]:
-    names = {name for group in catalog.groups for name in group.members}
+def _collisions(envelope: Envelope, catalog: Catalog, names: set[str]) -> Iterator[AoserialError]:
+    """Faults for names that two tensors have; `names` are those of records with all their parts."""
     for name in names & catalog.plain.keys():
         yield CollisionError("is both a record and a tensor of the file").locate(name=name)
     for name in catalog.ties:
@@ -200,9 +201,10 @@ def _collisions(envelope: Envelope, catalog: Catalog) -> Iterator[AoserialError]
             ).locate(name=key)
 
 
-def _broken_promises(envelope: Envelope, catalog: Catalog) -> Iterator[AoserialError]:
-    """Faults for plain tensors that are spoken of and are not there."""
-    names = {name for group in catalog.groups for name in group.members}
+def _broken_promises(
+    envelope: Envelope, catalog: Catalog, names: set[str]
+) -> Iterator[AoserialError]:
+    """Faults for tensors that are spoken of and not there; `names` as of `_collisions`."""
     for name in envelope.plain:
         if name not in catalog.plain:
             fault = MissingPartError("the envelope lists this plain tensor, the file lacks it")
