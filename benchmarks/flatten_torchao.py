@@ -6,13 +6,12 @@ Needs torchao 0.18. Its own unflatten is quadratic, so it is not run on 40,000.
 
 from __future__ import annotations
 
-import time
 from importlib.util import find_spec
 
 import torch
 
 import aoserial
-from benchmarks.measure import compare
+from benchmarks.measure import compare, timed
 
 
 def main() -> None:
@@ -44,23 +43,19 @@ def main() -> None:
         runs=3,
     )
     large = {f"layers.{i}.weight": weight for i in range(40_000)}
-    for name, work, few, many in (
-        ("flatten", ours.flatten_tensor_state_dict, (state,), (large,)),
-        (
-            "unflatten",
-            ours.unflatten_tensor_state_dict,
-            (tensors, metadata),
-            ours.flatten_tensor_state_dict(large),
+    flat = ours.flatten_tensor_state_dict(large)
+    spent = {
+        "flatten": (
+            timed(lambda: ours.flatten_tensor_state_dict(state)),
+            timed(lambda: ours.flatten_tensor_state_dict(large)),
         ),
-    ):
-        spent = [_seconds(work, few), _seconds(work, many)]
-        print(f"  {name}, ours: 4,000 in {spent[0]:.3f} s, 40,000 in {spent[1]:.3f} s")
-
-
-def _seconds(work: object, arguments: tuple[object, ...]) -> float:
-    start = time.perf_counter()
-    work(*arguments)  # type: ignore[operator]
-    return time.perf_counter() - start
+        "unflatten": (
+            timed(lambda: ours.unflatten_tensor_state_dict(tensors, metadata)),
+            timed(lambda: ours.unflatten_tensor_state_dict(*flat)),
+        ),
+    }
+    for name, (few, many) in spent.items():
+        print(f"  {name}, ours: 4,000 in {few:.3f} s, 40,000 in {many:.3f} s")
 
 
 if __name__ == "__main__":

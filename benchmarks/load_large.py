@@ -6,7 +6,6 @@ process of its own.
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,11 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 import aoserial
-from benchmarks.measure import anonymous_bytes, compare
+from benchmarks.measure import anonymous_bytes, compare, extra_memory
 from benchmarks.samples import few_large
 
 GIB = 4
-MEMORY_BAR = 64 << 20
 
 
 def read_all(state: dict[str, torch.Tensor]) -> int:
@@ -44,16 +42,7 @@ def main() -> None:
             at_most=1.1,
             runs=5,
         )
-        extra = int(
-            subprocess.run(
-                [sys.executable, "-m", "benchmarks.load_large", str(path)],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-        verdict = "meets" if extra <= MEMORY_BAR else "MISSES"
-        print(f"{'  extra anonymous memory':<58} {extra / 2**20:6.1f} MiB  bar ≤ 64 MiB  {verdict}")
+        extra_memory("extra anonymous memory", "benchmarks.load_large", path)
 
 
 def memory(path: str) -> None:

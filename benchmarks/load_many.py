@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 
 from safetensors.torch import load_file
 
 import aoserial
-from benchmarks.measure import compare
+from benchmarks.measure import compare, timed
 from benchmarks.samples import many_small
 
 
@@ -44,19 +44,11 @@ def main() -> None:
 
 def _growth(small: Path, large: Path, runs: int = 5) -> None:
     """Time at 40,000 over time at 10,000, ours over the peer's."""
-
-    def seconds(load: object, path: Path) -> float:
-        start = time.perf_counter()
-        state = load(path)  # type: ignore[operator]
-        spent = time.perf_counter() - start
-        del state
-        return spent
-
     growths = {}
     for name, load in (("ours", aoserial.load), ("peer", load_file)):
-        seconds(load, small)
+        load(small)
         growths[name] = statistics.median(
-            seconds(load, large) / seconds(load, small) for _ in range(runs)
+            timed(partial(load, large)) / timed(partial(load, small)) for _ in range(runs)
         )
     ratio = growths["ours"] / growths["peer"]
     verdict = "meets" if ratio <= 1.35 else "MISSES"

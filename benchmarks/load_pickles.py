@@ -18,12 +18,11 @@ from pathlib import Path
 import torch
 
 import aoserial
-from benchmarks.measure import anonymous_bytes, compare
+from benchmarks.measure import MEMORY_BAR, anonymous_bytes, compare, timed
 from benchmarks.samples import many_small
 
 GIB = 2
 TENSORS = 32
-MEMORY_BAR = 64 << 20
 SECONDS_BAR = 0.05
 
 
@@ -46,7 +45,10 @@ def _subclasses(folder: Path) -> None:
                 lambda path=path: torch.load(path, weights_only=True),  # type: ignore[misc]
                 at_least_faster=3,
             )
-    growth = statistics.median(_seconds(ours[40_000]) / _seconds(ours[4_000]) for _ in range(5))
+    growth = statistics.median(
+        timed(lambda: aoserial.load(ours[40_000])) / timed(lambda: aoserial.load(ours[4_000]))
+        for _ in range(5)
+    )
     verdict = "meets" if growth <= 13 else "MISSES"
     print(f"{'growth from 4,000 to 40,000':<58} {growth:6.2f} ×  bar ≤ 13 ×  {verdict}", flush=True)
 
@@ -67,14 +69,6 @@ def _torchao(path: Path) -> Path | None:
     }
     torch.save(state, path)
     return path
-
-
-def _seconds(path: Path) -> float:
-    start = time.perf_counter()
-    state = aoserial.load(path)
-    spent = time.perf_counter() - start
-    del state
-    return spent
 
 
 def _large(path: Path) -> None:

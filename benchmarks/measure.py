@@ -8,29 +8,13 @@ from __future__ import annotations
 
 import gc
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-
-@dataclass(frozen=True)
-class Figure:
-    """One row of the table: medians in seconds, and the median of the ratios ours / peer."""
-
-    question: str
-    ours: float
-    peer: float
-    ratio: float
-    bar: str
-    meets: bool
-
-    def __str__(self) -> str:
-        verdict = "meets" if self.meets else "MISSES"
-        return (
-            f"{self.question:<58} ours {self.ours:8.3f} s  peer {self.peer:8.3f} s  "
-            f"ratio {self.ratio:6.3f}  bar {self.bar:<8} {verdict}"
-        )
+MEMORY_BAR = 64 << 20
 
 
 def compare(
@@ -41,32 +25,39 @@ def compare(
     at_most: float | None = None,
     at_least_faster: float | None = None,
     runs: int = 7,
-) -> Figure:
-    """Runs both in turn, one warm-up first, and prints the figure.
+) -> None:
+    """Runs both in turn, one warm-up first, and prints the medians and that of the ratios.
 
     Args:
         at_most: the bar for ours / peer.
         at_least_faster: the bar for peer / ours.
     """
-    _timed(ours)
-    _timed(peer)
-    pairs = [(_timed(ours), _timed(peer)) for _ in range(runs)]
+    timed(ours)
+    timed(peer)
+    pairs = [(timed(ours), timed(peer)) for _ in range(runs)]
     ratio = statistics.median(mine / theirs for mine, theirs in pairs)
     if at_least_faster is not None:
         bar, meets = f"≥ {at_least_faster:g} ×", 1 / ratio >= at_least_faster
     else:
         assert at_most is not None
         bar, meets = f"≤ {at_most:g}", ratio <= at_most
-    figure = Figure(
-        question,
-        statistics.median(mine for mine, _ in pairs),
-        statistics.median(theirs for _, theirs in pairs),
-        ratio,
-        bar,
-        meets,
+    mine = statistics.median(mine for mine, _ in pairs)
+    theirs = statistics.median(theirs for _, theirs in pairs)
+    print(
+        f"{question:<58} ours {mine:8.3f} s  peer {theirs:8.3f} s  "
+        f"ratio {ratio:6.3f}  bar {bar:<8} {'meets' if meets else 'MISSES'}",
+        flush=True,
     )
-    print(figure, flush=True)
-    return figure
+
+
+def extra_memory(what: str, module: str, path: Path) -> None:
+    """Prints the bytes of memory that `python -m MODULE PATH` says it took, beside the bar."""
+    command = [sys.executable, "-m", module, str(path)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    extra = int(done.stdout)
+    verdict = "meets" if extra <= MEMORY_BAR else "MISSES"
+    bar = f"bar ≤ {MEMORY_BAR >> 20} MiB"
+    print(f"{'  ' + what:<58} {extra / 2**20:6.1f} MiB  {bar}  {verdict}", flush=True)
 
 
 def anonymous_bytes() -> int:
@@ -83,7 +74,8 @@ def peak_bytes() -> int:
     return int(line.split()[1]) * 1024
 
 
-def _timed(work: Callable[[], object]) -> float:
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that one call takes, but not what it takes to free its result."""
     gc.collect()
     start = time.perf_counter()
     result = work()

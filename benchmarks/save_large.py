@@ -7,7 +7,6 @@ not do itself.
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -15,11 +14,10 @@ from pathlib import Path
 from safetensors.torch import save_file
 
 import aoserial
-from benchmarks.measure import compare, peak_bytes
+from benchmarks.measure import compare, extra_memory, peak_bytes
 from benchmarks.samples import few_large
 
 GIB = 4
-MEMORY_BAR = 64 << 20
 
 
 def main() -> None:
@@ -46,16 +44,7 @@ def main() -> None:
             at_most=1.15,
             runs=5,
         )
-        extra = int(
-            subprocess.run(
-                [sys.executable, "-m", "benchmarks.save_large", str(path)],
-                check=True,
-                capture_output=True,
-                text=True,
-            ).stdout
-        )
-    verdict = "meets" if extra <= MEMORY_BAR else "MISSES"
-    print(f"{'  extra memory':<58} {extra / 2**20:6.1f} MiB  bar ≤ 64 MiB  {verdict}")
+        extra_memory("extra memory", "benchmarks.save_large", path)
 
 
 def memory(path: str) -> None:
