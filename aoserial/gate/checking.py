@@ -156,7 +156,7 @@ def _gone(scene: Scene) -> Iterator[Finding]:
 def _earlier(scene: Scene, folder: Path, against: str, report: Report) -> Iterator[Finding]:
     """The documents here against those of a commit, or of another folder."""
     try:
-        if Path(against).is_dir():
+        if against and Path(against).is_dir():
             other = Path(against)
             inner = other / folder.name
             files = files_in(inner if inner.is_dir() else other)

@@ -81,7 +81,7 @@ def code_of(
     for name, load in loaders.items():
         try:
             load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # whatever a module does when it is imported
             message = f"{type(error).__name__}: {error}"
             faults.append(Finding(rule="MODULE_NOT_IMPORTABLE", subject=name, message=message))
     types = [

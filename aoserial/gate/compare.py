@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from aoserial.schema import EnumSchema, Field, Missing, Schema, Symbol, Value
+from aoserial.schema import BLOCKS, EnumSchema, Field, Missing, Schema, Symbol, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ def compare(old: Schema, new: Schema) -> Iterator[Difference]:
         else:
             taken[found.name] = field.name
             yield from _field(field, found, new)
+            yield from _references(field, old, new)
     for field in added:
         yield from _added(field, old, new)
 
@@ -98,6 +99,22 @@ def _field(old: Field, new: Field, new_schema: Schema) -> Iterator[Difference]:
     for name in old.renamed_from:
         if new_schema.by_name.get(name) is not new:
             yield Difference("FIELD_ALIAS_NO_DELETE", name, f"is no older name of {new.name!r} now")
+
+
+def _references(field: Field, old: Schema, new: Schema) -> Iterator[Difference]:
+    """A rule of a field that names an attribute, which has another name now."""
+    divisors = {text for term in field.shape or () for text in term.split("/")[1:]}
+    named = divisors | ({"block_size"} if field.shape == BLOCKS else set())
+    tables = (
+        ("SHAPE_CONSTRAINT_CHANGED", named),
+        ("FIELD_SAME_CONDITION", {field.when[0]} if field.when else set()),
+    )
+    for rule, names in tables:
+        for name in sorted(names & old.by_name.keys()):
+            found = new.by_name.get(name)
+            if found is not None and not found.removed and found.name != name:
+                message = f"depends on {name!r}, which is called {found.name!r} now"
+                yield Difference(rule, field.name, message)
 
 
 def _absence(old: Field, new: Field) -> str:

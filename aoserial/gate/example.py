@@ -8,7 +8,8 @@ elements.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice
 
 from aoserial.errors import AoserialError
 from aoserial.record import Record
@@ -26,13 +27,13 @@ from aoserial.schema import (
 from aoserial.schema.shapes import NUMEL, Rule
 from aoserial.storage import SlotPart
 
-_SAMPLES: dict[str, Value] = {
-    "bool": True,
-    "int": 1,
-    "float": 0.5,
-    "str": "x",
-    "dtype": "float16",
-    "any": 1,
+_SAMPLES: dict[str, tuple[Value, ...]] = {
+    "bool": (True, False),
+    "int": (1, 2),
+    "float": (0.5, 0.25),
+    "str": ("x", "y"),
+    "dtype": ("float16", "bfloat16"),
+    "any": (1, 2),
 }
 
 
@@ -99,14 +100,16 @@ def _example(
     tensors = {
         field.name: field for field in schema.tensors if field.required or field.name in held
     }
-    attributes = _asked(schema, registry, tensors, held)
+    attributes = _asked(schema, registry, tensors, held, values)
     shown = [schema.dims, *(field.shape for field in tensors.values())]
     rules = [rule for rule in shown if rule is not None and rule != BLOCKS]
     logical, lengths = _lengths(schema.dims, rules)
     wanted = {text for rule in rules for term in rule for text in term.split("/")[1:]}
     for field in schema.attributes:
-        if field.required or field.name in held or field.name in wanted:
-            attributes.setdefault(field.name, _sample(field.type, registry))
+        if field.name in wanted:
+            attributes[field.name] = 1
+        elif field.required or field.name in held:
+            attributes.setdefault(field.name, _other(field, registry))
     if BLOCKS in shown:
         attributes["block_size"] = (1,) * len(logical)
     attributes |= values
@@ -124,10 +127,14 @@ def _example(
 
 
 def _asked(
-    schema: Schema, registry: Registry, tensors: dict[str, Field], held: set[str]
+    schema: Schema,
+    registry: Registry,
+    tensors: dict[str, Field],
+    held: set[str],
+    values: Mapping[str, Value],
 ) -> dict[str, Value]:
     """The enum attributes on which tensors depend, set so that those held are asked for and no
-    others; a tensor that every symbol asks for is added to `tensors`."""
+    others; a tensor that the symbol asks for all the same is added to `tensors`."""
     chosen: dict[str, Value] = {}
     conditions = [(field, *field.when) for field in schema.tensors if field.when is not None]
     for attribute in dict.fromkeys(name for _, name, _ in conditions):
@@ -136,11 +143,17 @@ def _asked(
         if declared is None or enum is None:
             continue
         rows = [(field, symbols) for field, name, symbols in conditions if name == attribute]
-        fitting = [
-            name
-            for name in enum.symbols
-            if all((name in symbols) == (field.name in held) for field, symbols in rows)
-        ] or list(enum.symbols)[:1]
+        given = values.get(declared.name)
+        fitting = (
+            [given.name]
+            if isinstance(given, Symbol)
+            else [
+                name
+                for name in enum.symbols
+                if all((name in symbols) == (field.name in held) for field, symbols in rows)
+            ]
+            or list(enum.symbols)[:1]
+        )
         if not fitting:
             raise _NoneFits
         chosen[declared.name] = Symbol(enum.type, fitting[0])
@@ -188,19 +201,27 @@ def _evaluate(rule: Rule, lengths: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def _sample(text: str, registry: Registry) -> Value:
+def _other(field: Field, registry: Registry) -> Value:
+    """A value of an attribute that is not what its absence means, since that is not written."""
+    samples = list(_samples(field.type, registry))
+    return next((one for one in samples if repr(one) != repr(field.absent)), samples[0])
+
+
+def _samples(text: str, registry: Registry) -> Iterator[Value]:
     text = text.removesuffix("?")
     if text.startswith("list["):
-        return (_sample(text[5:-1], registry),)
-    if text.startswith("enum:"):
+        yield tuple(islice(_samples(text[5:-1], registry), 1))
+        yield ()
+    elif text.startswith("enum:"):
         enum = registry.enums.get(text[5:])
         if enum is None or not enum.symbols:
             raise _NoneFits
-        return Symbol(enum.type, next(iter(enum.symbols)))
-    if text.startswith("object:"):
+        yield from (Symbol(enum.type, name) for name in enum.symbols)
+    elif text.startswith("object:"):
         found = registry.types.get(text[7:])
         nested = nested_example(found.head, registry) if found else None
         if nested is None:
             raise _NoneFits
-        return nested
-    return _SAMPLES[text]
+        yield nested
+    else:
+        yield from _SAMPLES[text]

@@ -51,8 +51,8 @@ class Frozen:
 
     Attributes:
         where: the folder, for people.
-        schemas: type → version → schema.
-        enums: by id.
+        schemas: type → version → schema, of the documents that are as they were written.
+        enums: by id, likewise.
         digests: path of each document → the SHA-256 of its bytes.
         faults: what is wrong with the folder itself.
     """
@@ -132,7 +132,20 @@ def _take_lock(data: bytes | None, frozen: Frozen) -> None:
     for path in frozen.digests.keys() | frozen.lock.documents.keys():
         if fault := _against_lock(path, frozen):
             frozen.faults.append(fault)
+            if fault.rule == "FROZEN_SCHEMA_EDITED":
+                _forget(path, frozen)
     frozen.faults.sort(key=lambda fault: fault.subject)
+
+
+def _forget(path: str, frozen: Frozen) -> None:
+    """Leaves what a document says aside: it was told that it is not to be relied on."""
+    name, _, last = path.partition("/")
+    if last == ENUM_FILE:
+        del frozen.enums[name]
+        return
+    del frozen.schemas[name][int(last.removesuffix(".json"))]
+    if not frozen.schemas[name]:
+        del frozen.schemas[name]
 
 
 def _digests(lock: Mapping[str, Any], key: str) -> dict[str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ the witness of a finding.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aoserial.errors import AoserialError
@@ -30,6 +30,7 @@ from aoserial.schema import (
     check_members,
     fingerprint,
     resolve,
+    without_defaults,
 )
 from aoserial.schema.values import encode
 from aoserial.storage import SlotPart
@@ -155,13 +156,19 @@ def _silently_other(meant: Mapping[str, Value], taken: Mapping[str, Value]) -> s
 def candidates(schema: Schema, about: str, registry: Registry) -> Iterator[Record]:
     """Records of a schema that a change of one of its fields could break, smallest first."""
     found = [example(schema, registry), *_with_field(schema, about, registry)]
-    found += [_with_unknown(schema, about, registry)]
+    found += [_with_unknown(schema, about, registry), *_with_symbols(schema, registry)]
     found += [
         example(schema, registry, logical_dtype=dtype)
         for dtype in schema.logical_dtypes
         if about == "dtype"
     ]
-    yield from (record for record in found if record is not None)
+    yield from (_as_stored(record, schema, registry) for record in found if record is not None)
+
+
+def _as_stored(record: Record, schema: Schema, registry: Registry) -> Record:
+    """The record as a file has it, without attributes that are as their absence means."""
+    needed = without_defaults(schema, record.attributes, registry)
+    return replace(record, attributes=FrozenMap(needed))
 
 
 def _with_field(schema: Schema, about: str, registry: Registry) -> Iterator[Record | None]:
@@ -169,9 +176,9 @@ def _with_field(schema: Schema, about: str, registry: Registry) -> Iterator[Reco
     if field is None or field.removed:
         return
     for record in _of_field(schema, field, registry):
-        if record is not None and about != field.name:
-            record = record.rename(**{field.name: about})  # noqa: PLW2901 - under its older name
         yield record
+        if record is not None and about != field.name:
+            yield record.rename(**{field.name: about})  # under its older name
 
 
 def _of_field(schema: Schema, field: Field, registry: Registry) -> Iterator[Record | None]:
@@ -180,6 +187,15 @@ def _of_field(schema: Schema, field: Field, registry: Registry) -> Iterator[Reco
         yield example(schema, registry, held={field.name}, dtypes={field.name: dtype})
     if field.type.endswith("?"):
         yield example(schema, registry, values={field.name: None})
+
+
+def _with_symbols(schema: Schema, registry: Registry) -> Iterator[Record | None]:
+    """A record for each symbol of each enum attribute: a tensor may depend on it."""
+    for field in schema.attributes:
+        enum = registry.enums.get(field.type.removesuffix("?").removeprefix("enum:"))
+        if enum is not None:
+            for name in enum.symbols:
+                yield example(schema, registry, values={field.name: Symbol(enum.type, name)})
 
 
 def _with_unknown(schema: Schema, prefix: str, registry: Registry) -> Record | None:

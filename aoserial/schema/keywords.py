@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, cast
+from typing import Any, TypeVar
 
 from aoserial.errors import SchemaError
-from aoserial.schema.fields import Field, Kind
+from aoserial.schema.fields import Field
 from aoserial.schema.schema import FLOATING, EnumSchema, Schema
-from aoserial.schema.values import MISSING, Json, Missing, Value, decode, encode
+from aoserial.schema.values import (
+    MISSING,
+    Json,
+    Missing,
+    Value,
+    check_version,
+    decode,
+    encode,
+)
+
+Choice = TypeVar("Choice", bound=str)
+_FIELD_KEYS = {
+    *("kind", "type", "dtypes", "shape", "when", "absent", "default", "added_in", "removed_in"),
+    *("renamed_from", "doc"),
+}
 
 
 def schema_keywords(schema: Schema) -> dict[str, Json]:
@@ -36,13 +50,13 @@ def schema_from_keywords(own: Mapping[str, Json]) -> Schema:
     _only(own, known | {"ignorable", "holds", "fields"})
     return Schema(
         type=own["type"],
-        version=own["version"],
-        kind=cast("Literal['tensor', 'object']", own.get("kind", "tensor")),
+        version=check_version(own["version"]),
+        kind=_one_of(("tensor", "object"), own.get("kind", "tensor")),
         fields=tuple(_field(name, entry) for name, entry in own["fields"].items()),
         dims=_rule(own.get("dims")),
-        logical_dtypes=tuple(own.get("logical_dtypes", FLOATING)),
-        ignorable=tuple(own.get("ignorable", ())),
-        holds=tuple(own.get("holds", ())),
+        logical_dtypes=_strings(own.get("logical_dtypes", list(FLOATING))),
+        ignorable=_strings(own.get("ignorable", [])),
+        holds=_strings(own.get("holds", [])),
         doc=own.get("doc", ""),
     )
 
@@ -99,18 +113,19 @@ def _field_document(field: Field) -> dict[str, Json]:
 
 
 def _field(name: str, entry: Mapping[str, Json]) -> Field:
+    _only(entry, _FIELD_KEYS)
     return Field(
         name=name,
-        kind=cast("Kind", entry["kind"]),
+        kind=_one_of(("tensor", "attribute"), entry["kind"]),
         type=entry.get("type", "any"),
-        dtypes=tuple(entry.get("dtypes", ())),
+        dtypes=_strings(entry.get("dtypes", [])),
         shape=_rule(entry.get("shape")),
         when=_when(entry.get("when")),
         absent=_decode_default(entry, "absent"),
         default=_decode_default(entry, "default"),
-        added_in=entry.get("added_in", 1),
-        removed_in=entry.get("removed_in"),
-        renamed_from=tuple(entry.get("renamed_from", ())),
+        added_in=check_version(entry.get("added_in", 1)),
+        removed_in=check_version(entry["removed_in"]) if "removed_in" in entry else None,
+        renamed_from=_strings(entry.get("renamed_from", [])),
         doc=entry.get("doc", ""),
     )
 
@@ -119,11 +134,24 @@ def _when(entry: Mapping[str, Json] | None) -> tuple[str, tuple[str, ...]] | Non
     if entry is None:
         return None
     ((attribute, symbols),) = entry.items()
-    return attribute, tuple(symbols)
+    return attribute, _strings(symbols)
 
 
-def _rule(terms: list[str] | None) -> tuple[str, ...] | None:
-    return None if terms is None else tuple(terms)
+def _rule(terms: Json) -> tuple[str, ...] | None:
+    return None if terms is None else _strings(terms)
+
+
+def _strings(values: Json) -> tuple[str, ...]:
+    if isinstance(values, list) and all(isinstance(value, str) for value in values):
+        return tuple(values)
+    raise SchemaError(f"expected a list of strings, found {values!r:.60}")
+
+
+def _one_of(choices: tuple[Choice, ...], value: Json) -> Choice:
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise SchemaError(f"expected {' or '.join(map(repr, choices))}, found {value!r:.60}")
 
 
 def encode_default(default: Value | Missing) -> Json:
