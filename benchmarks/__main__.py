@@ -7,6 +7,7 @@ from benchmarks import (
     load_many,
     load_pickles,
     migrate_in_place,
+    migrate_stream,
     quantize,
     save_large,
     unflatten_torchao,
@@ -22,6 +23,7 @@ _SCRIPTS = (
     load_large,
     save_large,
     migrate_in_place,
+    migrate_stream,
 )
 
 for _script in _SCRIPTS:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from aoserial.checkpoint.archives import Archive, open_archive
-from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
+from aoserial.checkpoint.contents import Prepared, head_of, prepare, upgrader_for
 from aoserial.errors import locating
 from aoserial.migrations import spell
 from aoserial.record import Record
@@ -177,11 +177,6 @@ class _Side:
         stored, head = one.group.template, head_of(one)
         kind = spell((stored.type, stored.version))
         return {"type": kind, "dtype": head.dtype, "shape": str(list(head.shape))}
-
-
-def head_of(one: Prepared) -> Record:
-    """What a group's records become; as stored where their type is not known."""
-    return one.outcome.record if one.outcome else one.group.template
 
 
 class _Pairs:

@@ -104,6 +104,11 @@ def become(
     return changed
 
 
+def head_of(one: Prepared) -> Record:
+    """What a group's records become; as stored where their type is not known."""
+    return one.outcome.record if one.outcome else one.group.template
+
+
 def spell_members(group: Group) -> str:
     """`a.weight`, or `a.weight and 39 others` for a group: its records share their faults."""
     name, *others = group.members

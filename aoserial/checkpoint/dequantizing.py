@@ -13,7 +13,7 @@ from aoserial.errors import AoserialError, UnsupportedOperationError, locating
 from aoserial.migrations import spell
 from aoserial.record import Record
 from aoserial.record.envelope import WRITER, Contents
-from aoserial.storage import compute
+from aoserial.storage import Slabs, compute
 from aoserial.tensors import CLASSES, VersionedTensor
 from aoserial.tensors.convert import builder
 
@@ -35,13 +35,15 @@ def dequantized(
         record = one.outcome.record
         try:
             with locating(name=spell_members(one.group)):
-                dequantize = dequantizer(record)
+                dequantize, slabs = dequantizer(record), _slabs(record)
         except AoserialError as fault:
             faults.append(fault)
             continue
         for name in one.group.members:
             parts = contents.records[name].record.parts.values()
-            plain[name] = compute(dequantize, *parts, dtype=record.dtype, shape=record.shape)
+            plain[name] = compute(
+                dequantize, *parts, dtype=record.dtype, shape=record.shape, by_rows=slabs
+            )
         counts[spell((record.type, record.version))] += len(one.group.members)
     trail = [
         {
@@ -77,3 +79,22 @@ def dequantizer(record: Record) -> Callable[..., torch.Tensor]:
         return values.detach()
 
     return dequantize
+
+
+def _slabs(record: Record) -> Slabs | None:
+    """How to dequantize some rows alone: of what has a block size, a slice is as good as the whole.
+
+    Formulas of blocks give the same bits for each block, whatever is beside it.
+    """
+    block = record.attributes.get("block_size")
+    if not isinstance(block, tuple) or len(block) != len(record.shape) or len(block) < 2:
+        return None
+    first, height = block[0], record.shape[0]
+    assert isinstance(first, int)  # the schema says so
+    build = builder(record)
+
+    def rows(start: int, stop: int, *parts: torch.Tensor) -> torch.Tensor:
+        values: torch.Tensor = build(parts)[start:stop].dequantize()
+        return values.detach()
+
+    return Slabs(rows, first if first < height else 1)

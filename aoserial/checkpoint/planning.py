@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aoserial.checkpoint.archives import Archive, open_archive
-from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
+from aoserial.checkpoint.contents import Prepared, head_of, prepare, upgrader_for
 from aoserial.errors import MigrationError, locating
 from aoserial.migrations import is_header_only, spell
 from aoserial.migrations.step import Version
-from aoserial.storage import ComputedPart
+from aoserial.storage import ComputedPart, Part, ViewPart
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +47,9 @@ class MigrationPlan:
         rows: by type and route.
         inert: names of tensors of unknown types, which are carried as they are.
         plain_count, plain_bytes: of plain tensors, which are carried as they are.
+        bytes_before: of the file.
+        bytes_after: of the new one, about: its data to the byte, a header as long as the old one,
+            or as its names need where a pickle has none.
     """
 
     path: str
@@ -54,6 +57,8 @@ class MigrationPlan:
     inert: tuple[str, ...]
     plain_count: int
     plain_bytes: int
+    bytes_before: int
+    bytes_after: int
 
     @property
     def pending(self) -> tuple[PlanRow, ...]:
@@ -99,7 +104,18 @@ def plan_of(file: Archive, prepared: list[Prepared]) -> MigrationPlan:
         inert=tuple(name for one in prepared if one.outcome is None for name in one.group.members),
         plain_count=len(plain),
         plain_bytes=sum(part.nbytes for part in plain),
+        bytes_before=file.nbytes,
+        bytes_after=_bytes_after(file, prepared, sum(part.nbytes for part in plain)),
     )
+
+
+def _bytes_after(file: Archive, prepared: list[Prepared], plain_bytes: int) -> int:
+    records = [(head_of(one), len(one.group.members)) for one in prepared]
+    data = plain_bytes + sum(record.nbytes * count for record, count in records)
+    parts = len(file.catalog.plain) + sum(len(record.parts) * count for record, count in records)
+    # two offsets, a dtype and a shape as text take that beside the name
+    header = file.header_bytes if file.tree is None else 200 * parts
+    return data + header
 
 
 def parse_version(text: str | None) -> Version | None:
@@ -119,7 +135,7 @@ def _rows(prepared: list[Prepared]) -> tuple[PlanRow, ...]:
             continue
         before, after = one.group.template, one.outcome.record
         count = len(one.group.members)
-        computed = sum(p.nbytes for p in after.parts.values() if isinstance(p, ComputedPart))
+        computed = sum(part.nbytes for part in after.parts.values() if _is_computed(part))
         steps = tuple(step.name for step in one.outcome.steps)
         header_only = is_header_only(before, after)
         key = (before.type, before.version, after.type, after.version, steps, header_only)
@@ -135,3 +151,7 @@ def _rows(prepared: list[Prepared]) -> tuple[PlanRow, ...]:
             lossy=tuple(f"{step.name}: {step.lossy}" for step in one.outcome.lossy),
         )
     return tuple(rows.values())
+
+
+def _is_computed(part: Part) -> bool:
+    return isinstance(part.base if isinstance(part, ViewPart) else part, ComputedPart)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,7 +21,7 @@ from aoserial.cli import render
 from aoserial.cli.golden import golden
 from aoserial.cli.schema import schema
 from aoserial.errors import AoserialError, FormatError
-from aoserial.storage import Source, detect
+from aoserial.storage import Source, detect, room_for
 
 CLEAN, FINDINGS, ERROR = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -117,8 +118,11 @@ def migrate_command(  # noqa: PLR0917 - click calls it by keyword
 ) -> int:
     """Rewrites a checkpoint at the newest versions of its types."""
     if dry_run:
-        render.plan(plan(src, to=to, assume=assume))
-        return CLEAN
+        found, target = plan(src, to=to, assume=assume), os.path.realpath(dst or src)
+        free = room_for(target)
+        render.plan(found)
+        render.room(found, os.path.dirname(target), free)
+        return FINDINGS if free is not None and found.bytes_after > free else CLEAN
     if dst is None and not in_place:
         raise click.UsageError("say where to write (DST), or --in-place, or --dry-run")
     if dst is not None and in_place:

@@ -95,10 +95,11 @@ def plan(found: MigrationPlan) -> None:
             size(row.bytes_copied),
             size(row.bytes_computed),
             "yes" if row.header_only else "no",
+            "no" if row.lossy else "yes",
         )
         for row in found.rows
     ]
-    columns = ("from", "to", "steps", "tensors", "copied", "computed", "header only")
+    columns = ("from", "to", "steps", "tensors", "copied", "computed", "header only", "lossless")
     table(columns, rows, right="tensors copied computed")
     say(f"{found.plain_count} plain tensors, {size(found.plain_bytes)}, are carried over")
     if found.inert:
@@ -107,6 +108,14 @@ def plan(found: MigrationPlan) -> None:
         say(f"lossy: {loss}")
     if not found.pending:
         say("nothing to migrate")
+
+
+def room(found: MigrationPlan, folder: str, free: int | None) -> None:
+    told = "nobody says how many" if free is None else size(free)
+    before, after = size(found.bytes_before), size(found.bytes_after)
+    say(f"{before} now, about {after} afterwards, of {told} free in {folder}")
+    if free is not None and found.bytes_after > free:
+        say("there is no room for that: it would be refused", bold=True)
 
 
 def migrated(done: MigrationPlan, path: str) -> None:

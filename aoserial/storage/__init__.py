@@ -2,16 +2,16 @@
 
 from aoserial.storage.atomic import AtomicFile, Durability
 from aoserial.storage.closing import Closing
+from aoserial.storage.computed import ComputedPart, Slabs, compute
+from aoserial.storage.disk import room_for
 from aoserial.storage.dtypes import BY_CODE, BY_NAME, DTYPES, Dtype, dtype_name, torch_dtype
 from aoserial.storage.part import (
-    ComputedPart,
     LeafPart,
     Part,
     Shape,
     SlotPart,
     TensorPart,
     ViewPart,
-    compute,
     describe,
     nbytes,
 )
@@ -22,6 +22,7 @@ __all__ = [
     "Part",
     "LeafPart",
     "SlotPart",
+    "Slabs",
     "TensorPart",
     "ViewPart",
     "ComputedPart",
@@ -41,4 +42,5 @@ __all__ = [
     "looks_like",
     "AtomicFile",
     "Durability",
+    "room_for",
 ]

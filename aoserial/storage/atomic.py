@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Literal, Self, TypeAlias, get_args
 
 from aoserial.errors import OptionError, SaveError
-from aoserial.storage.disk import fsync, reserve, saving, sync_folder, write_at
+from aoserial.storage.disk import fsync, reserve, room_for, saving, sync_folder, write_at
 from aoserial.storage.modes import final_mode
 from aoserial.storage.source import Source
 from aoserial.storage.temporary import create_temp, remove_left
@@ -82,6 +82,10 @@ class AtomicFile:
             self._mode = final_mode(self._target)
             self._folder = os.path.dirname(self._target)
         remove_left(self._folder)
+        room = room_for(self._target)
+        if room is not None and self.size > room:
+            with self._saving(f"needs {self.size} bytes, and the disk has room for {room}"):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         try:
             with self._saving("cannot be created"):
                 self._temp, self._descriptor = create_temp(self._folder)

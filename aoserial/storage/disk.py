@@ -31,6 +31,15 @@ def saving(path: str, what: str, state: str = "unchanged") -> Iterator[None]:
         ).locate(file=path) from error
 
 
+def room_for(path: str | os.PathLike[str]) -> int | None:
+    """How many bytes a new file of that path may have; None where the file system does not say."""
+    try:
+        told = os.statvfs(os.path.dirname(os.path.realpath(path)))
+    except OSError:
+        return None
+    return told.f_bavail * told.f_frsize if told.f_blocks else None
+
+
 def write_at(descriptor: int, data: bytes | bytearray | memoryview, offset: int) -> None:
     """Writes all of `data` at `offset`."""
     view = memoryview(data).cast("B")

@@ -2,16 +2,17 @@
 
 A part knows dtype, shape and byte length; `read()` gives the tensor. Two kinds are derived from
 others without reading: a `ViewPart` is the same bytes under another dtype or shape, a
-`ComputedPart` is made by a function when it is read. Since a derived part declares what it will
-be, a migration can be planned, costed and laid out in a new file before a byte moves.
+`ComputedPart` (`storage.computed`) is made by a function when it is read. Since a derived part
+declares what it will be, a migration can be planned, costed and laid out in a new file before a
+byte moves.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, final
 
 from aoserial.errors import MigrationError
 from aoserial.storage.dtypes import BY_NAME, dtype_name, torch_dtype
@@ -53,6 +54,14 @@ class Part(ABC):
         import torch  # torch-free module
 
         return self.read().reshape(-1).view(torch.uint8)
+
+    def pieces(self, size: int) -> Iterator[torch.Tensor]:  # noqa: ARG002 - for those below
+        """Its bytes in order: uint8, flat, each piece made when it is asked for where that can be.
+
+        Args:
+            size: bytes of a piece, about; a part that can only be read whole is one piece.
+        """
+        yield self.read_bytes()
 
     @abstractmethod
     def bind(self, leaves: Mapping[Part, Part]) -> Part:
@@ -142,61 +151,14 @@ class ViewPart(Part):
     def read_bytes(self) -> torch.Tensor:
         return self.base.read_bytes()
 
+    def pieces(self, size: int) -> Iterator[torch.Tensor]:
+        return self.base.pieces(size)
+
     def bind(self, leaves: Mapping[Part, Part]) -> Part:
         return self.base.bind(leaves).view(self.dtype, self.shape)
 
     def leaves(self) -> Iterator[Part]:
         return self.base.leaves()
-
-
-class ComputedPart(Part):
-    """A part made by a function of other parts' tensors when it is read."""
-
-    __slots__ = ("function", "inputs")
-
-    def __init__(
-        self, function: Callable[..., Any], inputs: tuple[Part, ...], dtype: str, shape: Shape
-    ) -> None:
-        super().__init__(dtype, shape)
-        self.function = function
-        self.inputs = inputs
-
-    def read(self) -> torch.Tensor:
-        tensors = [part.read() for part in self.inputs]
-        try:
-            tensor: torch.Tensor = self.function(*tensors)
-        except Exception as error:
-            raise MigrationError(
-                f"{name_of(self.function)} failed: {type(error).__name__}: {error}"
-            ) from error
-        made = (dtype_name(tensor.dtype), tuple(tensor.shape))
-        if made != (self.dtype, self.shape):
-            raise MigrationError(
-                f"{name_of(self.function)} declared {self.dtype}{list(self.shape)} "
-                f"but made {made[0]}{list(made[1])}"
-            )
-        return tensor.contiguous()
-
-    def bind(self, leaves: Mapping[Part, Part]) -> Part:
-        inputs = tuple(part.bind(leaves) for part in self.inputs)
-        return ComputedPart(self.function, inputs, self.dtype, self.shape)
-
-    def leaves(self) -> Iterator[Part]:
-        for part in self.inputs:
-            yield from part.leaves()
-
-
-def compute(function: Callable[..., Any], *parts: Part, dtype: str, shape: Shape) -> Part:
-    """A part that `function(*tensors)` makes when it is read.
-
-    Args:
-        function: takes the tensors of `parts` in order, returns one tensor; must be pure.
-        dtype: torch's name of the result's dtype.
-        shape: the result's shape. A result that differs from either raises `MigrationError`.
-    """
-    if dtype not in BY_NAME:
-        raise MigrationError(f"{name_of(function)} declares an unknown dtype {dtype!r}")
-    return ComputedPart(function, parts, dtype, shape)
 
 
 def nbytes(dtype: str, shape: Shape) -> int:
@@ -210,7 +172,3 @@ def nbytes(dtype: str, shape: Shape) -> int:
 def describe(part: Part) -> str:
     """`float8_e4m3fn[32, 64]`."""
     return f"{part.dtype}{list(part.shape)}"
-
-
-def name_of(function: Callable[..., Any]) -> str:
-    return getattr(function, "__qualname__", repr(function))

@@ -102,7 +102,7 @@ def _int4(record: Record) -> Record:
         raise UnsupportedTensorError(
             "torchao's Int4Tensor has one dtype for weight, scale and zero"
         )
-    signed = compute(_unsigned_to_signed, codes, dtype="int8", shape=codes.shape)
+    signed = compute(_unsigned_to_signed, codes, dtype="int8", shape=codes.shape, by_rows=1)
     return _become(
         record.put(qdata=signed, scale=transposed(scale), zero_point=transposed(zero)),
         "Int4Tensor",

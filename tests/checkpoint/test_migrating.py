@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 import pytest
@@ -65,6 +66,29 @@ def test_the_plan_says_what_would_be_done_and_what_it_costs(old):
     assert not row.header_only
     assert row.lossy == ("forget_the_note: the note",)
     assert (plan.plain_count, plan.plain_bytes) == (1, 8)
+
+
+def test_the_plan_says_how_large_the_new_file_will_be(old, tmp_path):
+    plan = aoserial.plan(old)
+    assert plan.bytes_before == old.stat().st_size
+    aoserial.migrate(old, tmp_path / "new", allow_lossy=True)
+    assert plan.bytes_after == pytest.approx((tmp_path / "new").stat().st_size, abs=2 * 4096)
+
+
+def test_a_file_that_the_disk_has_no_room_for_is_refused_before_one_is_made(
+    old, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("aoserial.storage.atomic.room_for", lambda path: 100)
+    monkeypatch.setattr("aoserial.storage.atomic.create_temp", lambda _: pytest.fail("a file"))
+    state = {"w": torch.ones(100)}
+    with pytest.raises(OSError, match="the disk has room for 100") as caught:
+        aoserial.save(state, tmp_path / "new")
+    assert (caught.value.errno, caught.value.state) == (errno.ENOSPC, "unchanged")
+    monkeypatch.undo()
+    monkeypatch.setattr("aoserial.storage.atomic.room_for", lambda path: 100)
+    with pytest.raises(OSError, match="the disk has room for 100"):
+        aoserial.migrate(old, in_place=True, allow_lossy=True)
+    assert os.listdir(tmp_path) == ["old.safetensors"]
 
 
 def test_a_lossy_step_does_not_run_unless_it_is_allowed(old, tmp_path):

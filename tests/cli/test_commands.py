@@ -81,10 +81,21 @@ def test_migrate_writes_a_new_file(tmp_path, capsys):
     )
 
 
-def test_migrate_dry_run_shows_the_plan_and_writes_nothing(tmp_path, capsys):
+def test_migrate_dry_run_shows_the_plan_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("aoserial.cli.app.room_for", lambda path: 3 << 20)
     assert run(["migrate", str(CASE), str(tmp_path / "new"), "--dry-run"]) == 0
-    assert "leave_torchao_float8" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    (row,) = [line.split() for line in shown.splitlines() if line.startswith("torchao.Float8")]
+    assert row[2:4] == ["leave_torchao_float8", "1"]
+    assert row[-2:] == ["yes", "yes"]  # header only, lossless
+    assert f"2.8 KiB now, about 2.8 KiB afterwards, of 3.0 MiB free in {tmp_path}" in shown
     assert os.listdir(tmp_path) == []
+
+
+def test_a_dry_run_says_that_the_disk_has_no_room(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("aoserial.cli.app.room_for", lambda path: 1000)
+    assert run(["migrate", str(CASE), str(tmp_path / "new"), "--dry-run"]) == 1
+    assert "no room" in capsys.readouterr().out
 
 
 def test_verify_tells_clean_from_damaged(path, capsys):

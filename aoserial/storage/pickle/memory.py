@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from aoserial.errors import MigrationError, UnsupportedTensorError
+from aoserial.storage.computed import PIECE_BYTES
 from aoserial.storage.part import Part, ViewPart, describe
 from aoserial.storage.pickle.dtypes import ITEMSIZES, torch_dtype
 from aoserial.storage.pickle.limits import Limits
@@ -80,7 +81,19 @@ class PartStorage(Storage):
         if isinstance(base, FilePart):
             # not through a mapping, whose pages would stay in memory
             return base.source.chunks(base.offset + start, count, size)
+        if (start, count) == (0, self.nbytes):
+            return self._pieces(size)
         return _chunks(self.read()[start : start + count], count, size)
+
+    def _pieces(self, size: int) -> Iterator[memoryview]:
+        """All bytes, of what is computed as they are made."""
+        done = 0
+        for piece in self.part.pieces(PIECE_BYTES):
+            done += piece.numel()
+            if done <= self.nbytes:
+                yield from _chunks(piece, piece.numel(), size)
+        if done != self.nbytes:
+            raise self._misjudged(done)
 
     def elements(self, dtype: str, first: int, count: int) -> torch.Tensor:
         itemsize = ITEMSIZES[dtype]
@@ -90,11 +103,13 @@ class PartStorage(Storage):
     def read(self) -> torch.Tensor:
         flat = self.part.read_bytes()
         if flat.numel() != self.nbytes:
-            raise MigrationError(
-                f"{describe(self.part)} gave {flat.numel()} bytes when read, but {self.nbytes} "
-                "were planned"
-            )
+            raise self._misjudged(flat.numel())
         return flat.clone() if flat.storage_offset() % WIDEST else flat
+
+    def _misjudged(self, found: int) -> MigrationError:
+        return MigrationError(
+            f"{describe(self.part)} gave {found} bytes when read, but {self.nbytes} were planned"
+        )
 
 
 def _chunks(flat: torch.Tensor, count: int, size: int) -> Iterator[memoryview]:

@@ -12,12 +12,13 @@ What has a checksum already and lies in a file goes past all that, from file to 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from aoserial.errors import MigrationError
+from aoserial.errors import MigrationError, locating
 from aoserial.storage.atomic import AtomicFile
+from aoserial.storage.computed import PIECE_BYTES
 from aoserial.storage.part import Part, describe
 from aoserial.storage.safetensors.copying import Span, stored_in
 
@@ -66,10 +67,6 @@ class _Block:
         self.pieces = []
 
 
-# Called with `begin`, `block`, `count`: appends so many bytes from `begin` on to the block.
-Copier: TypeAlias = Callable[[int, _Block, int], None]
-
-
 class Stream:
     """The parts' bytes on their way through the blocks into the file."""
 
@@ -116,16 +113,38 @@ class Stream:
             self._file.copy(span.source, span.start + done, step, span.offset + done)
             self._wrote(step)
 
-    def add(self, index: int, count: int, copy: Copier, offset: int) -> None:
-        """Writes the `count` bytes that `copy` gives, as those of the part number `index`."""
-        done = 0
-        if count and offset != self._file.position + self._blocks[self._current].used:
+    def add(self, index: int, name: str, part: Part, offset: int) -> None:
+        """Writes the bytes of the part with that number and name to `offset`."""
+        if part.nbytes and offset != self._file.position + self._blocks[self._current].used:
             self._flush()
             self._file.position = offset
+        stored = stored_in(part)
+        if stored is not None:
+            for begin, block, step in self._steps(index, part.nbytes):
+                # not through the mapping, whose pages would stay in memory
+                place = stored.offset + begin
+                stored.source.pread_into(place, block.view[block.used : block.used + step])
+            return
+        done = 0
+        for piece in _made(part, name):
+            done += piece.numel()
+            if done > part.nbytes:
+                break
+            for begin, block, step in self._steps(index, piece.numel()):
+                target = block.tensor[block.used : block.used + step]
+                _copy(piece[begin : begin + step], target)
+        if done != part.nbytes:
+            raise MigrationError(
+                f"{describe(part)} gave {done} bytes when read, but {part.nbytes} were planned"
+            ).locate(name=name)
+
+    def _steps(self, index: int, count: int) -> Iterator[tuple[int, _Block, int]]:
+        """Where `count` bytes go: offset among them, block, and how many are to be put there."""
+        done = 0
         while done < count:
             block = self._blocks[self._current]
             step = min(count - done, BLOCK_BYTES - block.used)
-            copy(done, block, step)
+            yield done, block, step
             block.pieces.append((index, block.used, block.used + step))
             block.used += step
             done += step
@@ -157,28 +176,10 @@ class Stream:
         self._synced = self._writeback.submit(self._file.start_writeback)
 
 
-def copier(part: Part) -> Copier:
-    """What appends the bytes of a part to a block; reads the part, unless it lies in a file."""
-    stored = stored_in(part)
-    if stored is not None:
-        source, offset = stored.source, stored.offset
-
-        def read(begin: int, block: _Block, count: int) -> None:
-            # not through the mapping, whose pages would stay in memory
-            source.pread_into(offset + begin, block.view[block.used : block.used + count])
-
-        return read
-
-    flat: torch.Tensor = part.read_bytes()
-    if flat.numel() != part.nbytes:
-        raise MigrationError(
-            f"{describe(part)} gave {flat.numel()} bytes when read, but {part.nbytes} were planned"
-        )
-
-    def copy(begin: int, block: _Block, count: int) -> None:
-        _copy(flat[begin : begin + count], block.tensor[block.used : block.used + count])
-
-    return copy
+def _made(part: Part, name: str) -> Iterator[torch.Tensor]:
+    """The bytes of a part; what reading it raises says whose they were."""
+    with locating(name=name):
+        yield from part.pieces(PIECE_BYTES)
 
 
 def _copy(source: torch.Tensor, target: torch.Tensor) -> None:

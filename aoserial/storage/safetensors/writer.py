@@ -16,7 +16,7 @@ from aoserial.storage.part import Part, TensorPart
 from aoserial.storage.safetensors.copying import in_reading_order, spans, stored_in
 from aoserial.storage.safetensors.grammar import quoted
 from aoserial.storage.safetensors.layout import order, render_header
-from aoserial.storage.safetensors.streaming import BLOCK_BYTES, Progress, Stream, copier
+from aoserial.storage.safetensors.streaming import BLOCK_BYTES, Progress, Stream
 
 # Called with the planned header and a CRC-32 for each part in data order; gives the header to be
 # written, of the same length.
@@ -152,10 +152,7 @@ def write_planned(
                 stream.copy(span)
             places = {key: index for index, key in enumerate(parts) if key not in known}
             for key in in_reading_order(parts, places, BLOCK_BYTES):
-                part = parts[key]
-                with locating(name=key):
-                    copy = copier(part)
-                stream.add(places[key], part.nbytes, copy, offsets[key])
+                stream.add(places[key], key, parts[key], offsets[key])
         if finish is not None:
             header = finish(header, list(crcs))
             if len(header) != len(planned.header):

@@ -57,7 +57,7 @@ def leave_per_channel_uint4(record: Record) -> Record:
         record.at(1, type="aoserial.Int4Tensor")
         .drop("elem", "scales")
         .put(
-            qdata=compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape),
+            qdata=compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape, by_rows=1),
             scale=scales.view(scales.dtype, (rows, 1)),
             zero_point=compute(_zeros_for, scales, dtype="int8", shape=(rows, 1)),
         )
@@ -79,7 +79,11 @@ def unpack_packed_bitnet(record: Record) -> Record:
         .drop("int_data", "scale")
         .put(
             qdata=compute(
-                _unpack_signed, record.parts["int_data"], dtype="int8", shape=record.shape
+                _unpack_signed,
+                record.parts["int_data"],
+                dtype="int8",
+                shape=record.shape,
+                by_rows=1,
             ),
             scale=scale.view(scale.dtype, (1, 1)),
         )
@@ -113,7 +117,7 @@ def _unpacked(packed: Part, bits: int, shape: tuple[int, ...]) -> Part:
     def unpack(tensor: torch.Tensor) -> torch.Tensor:
         return _codes(tensor, bits)
 
-    return compute(unpack, packed, dtype="uint8", shape=shape)
+    return compute(unpack, packed, dtype="uint8", shape=shape, by_rows=1 if shape[1:] else None)
 
 
 def _codes(packed: torch.Tensor, bits: int) -> torch.Tensor:

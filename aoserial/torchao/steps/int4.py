@@ -26,7 +26,7 @@ def leave_torchao_int4(record: Record) -> Record:
     return (
         _to_ours(record, "float", "activation_dtype")
         .put(
-            qdata=compute(_signed_to_unsigned, codes, dtype="uint8", shape=codes.shape),
+            qdata=compute(_signed_to_unsigned, codes, dtype="uint8", shape=codes.shape, by_rows=1),
             scale=transposed(record.parts["scale"]),
             zero_point=transposed(record.parts["zero_point"]),
         )
@@ -138,7 +138,13 @@ def untiled(packed: Part, shape: Shape) -> Part:
     def codes_of(tiles: torch.Tensor) -> torch.Tensor:
         return _untile(tiles)[..., :rows, : columns // 2].contiguous()
 
-    return compute(codes_of, packed, dtype="uint8", shape=(*lead, rows, columns // 2))
+    return compute(
+        codes_of,
+        packed,
+        dtype="uint8",
+        shape=(*lead, rows, columns // 2),
+        by_rows=1 if lead else 8,
+    )
 
 
 def split_scale_and_zero(both: Part, shape: Shape) -> tuple[Part, Part]:

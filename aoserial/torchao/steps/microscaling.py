@@ -58,7 +58,7 @@ def put_even_elements_low(record: Record) -> Record:
     given = record.attributes
     codes = record.parts["qdata"]
     if given["_elem_dtype"] == _FP4:
-        codes = compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape)
+        codes = compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape, by_rows=1)
     elif given["_elem_dtype"] in _FP6 and given["_pack_fp6"]:
         codes = _unpack_fp6(codes, given["_block_size"])
     return (
@@ -115,7 +115,7 @@ def put_even_codes_low(record: Record) -> Record:
     return (
         record.at(3)
         .rename(**{old: new for old, new in names.items() if old in held})
-        .put(qdata=compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape))
+        .put(qdata=compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape, by_rows=1))
     )
 
 
@@ -213,6 +213,6 @@ def _unpack_fp6(packed: Part, block: Value) -> Part:
             last >> 4 << 2 | low >> 2 & 3,
             (last & 15) << 2 | low & 3,
         )
-        return torch.stack(four, dim=-1).reshape(*lead, codes)
+        return torch.stack(four, dim=-1).reshape(*data.shape[:-1], codes)
 
-    return compute(unpack, packed, dtype="uint8", shape=(*lead, codes))
+    return compute(unpack, packed, dtype="uint8", shape=(*lead, codes), by_rows=1 if lead else None)

@@ -72,7 +72,14 @@ def unsharded(shards: Mapping[str, Part], *, bits: int, shape: Shape, dim: int) 
     def join(*held: torch.Tensor) -> torch.Tensor:
         return _join(held, widths, dim)
 
-    return compute(join, *(shards[name] for name in names), dtype="uint8", shape=shape)
+    across = dim % len(shape) == 0  # then a row's codes share bytes with those of others
+    return compute(
+        join,
+        *(shards[name] for name in names),
+        dtype="uint8",
+        shape=shape,
+        by_rows=None if across else 1,
+    )
 
 
 def _join(shards: tuple[torch.Tensor, ...], widths: tuple[int, ...], dim: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ from support.tensors import same_bytes
 from support.trees import assert_same
 
 from aoserial.errors import IntegrityError, LimitError, MigrationError, UnsupportedTensorError
-from aoserial.storage.part import SlotPart, TensorPart, compute
+from aoserial.storage import SlotPart, TensorPart, compute
 from aoserial.storage.pickle import (
     Limits,
     MemoryStorage,

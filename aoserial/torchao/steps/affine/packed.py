@@ -95,7 +95,7 @@ def read_cutlass_int4(tensor: Affine) -> Record:
             f"is {describe(codes)}, expected int8 with half of the columns of {list(tensor.shape)}"
         ).locate(field="tensor_impl.int_data")
     parts = {
-        "qdata": compute(_unsigned, codes, dtype="uint8", shape=codes.shape),
+        "qdata": compute(_unsigned, codes, dtype="uint8", shape=codes.shape, by_rows=1),
         "scale": tensor.of_blocks("scale"),
     }
     return tensor.become("Int4Tensor", parts, zero_domain=zero_domain("none"))

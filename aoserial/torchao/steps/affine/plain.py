@@ -84,7 +84,9 @@ def _signed(tensor: Affine, codes: Part, least: int, greatest: int) -> Record:
     move = partial(_moved, shift=shift)
     same = codes.dtype == "int8" and not shift
     parts = {
-        "qdata": codes if same else compute(move, codes, dtype="int8", shape=codes.shape),
+        "qdata": codes
+        if same
+        else compute(move, codes, dtype="int8", shape=codes.shape, by_rows=1),
         "scale": tensor.of_blocks("scale"),
     }
     domain = {"FLOAT": "float", "NONE": "none"}.get(tensor.domain or "", "int")
@@ -110,7 +112,7 @@ def _packed(tensor: Affine, codes: Part) -> Record:
     return tensor.become(
         "Int4Tensor",
         {
-            "qdata": compute(_pack, codes, dtype="uint8", shape=shape),
+            "qdata": compute(_pack, codes, dtype="uint8", shape=shape, by_rows=1),
             "scale": tensor.of_blocks("scale"),
             "zero_point": _zero_point(tensor),
         },
@@ -156,7 +158,7 @@ def _less(zero_point: Part, shift: int) -> Part:
     dtype = "int16" if zero_point.dtype == "uint8" else zero_point.dtype
     assert dtype in BY_NAME
     move = partial(_subtracted, shift=shift, dtype=dtype)
-    return compute(move, zero_point, dtype=dtype, shape=zero_point.shape)
+    return compute(move, zero_point, dtype=dtype, shape=zero_point.shape, by_rows=1)
 
 
 def _subtracted(tensor: torch.Tensor, *, shift: int, dtype: str) -> torch.Tensor:
