@@ -10,6 +10,7 @@ from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan_of
 from aoserial.checkpoint.rewriting import Format, contents_of, format_for, write_again, write_header
 from aoserial.errors import LossyMigrationError, MigrationError, UnsupportedOperationError, locating
+from aoserial.storage.shards import Resume
 
 
 def migrate(
@@ -35,11 +36,15 @@ def migrate(
 
     As in `save`, a `dst` that ends in .pt, .pth, .bin or .ckpt gets a `torch.save` archive, any
     other a safetensors file, which has no place for what is no tensor, and a folder one or a set of
-    these. `in_place` keeps the format; a set is its old self until the new one is whole.
+    these. `in_place` keeps the format; a set is its old self until the new one is whole. A set
+    becomes one of the same shards, and what else is in its folder comes along to the new one.
 
     Args:
         dst: the file to write; may be left out with `in_place`.
         to: `TYPE@VERSION` to stop at.
+        resume: go on with a set of shards that was begun and not ended: those that are finished,
+            and still what was written, stay. The set comes out as it would have at once. One file
+            is always written anew.
         allow_lossy: let steps run that lose something.
         assume: answers to what a file cannot tell.
         progress: called with bytes done and bytes in all.
@@ -52,8 +57,6 @@ def migrate(
         AoserialError: whatever `plan` and `save` raise.
     """
     upgrader = upgrader_for(assume)
-    if resume:
-        raise UnsupportedOperationError("resume is not available: one file is written at once")
     if (dst is None) != in_place:
         raise MigrationError("say either where to write, or that the file is to be replaced")
     with open_archive(src) as file, locating(file=os.fspath(src)):
@@ -80,5 +83,6 @@ def migrate(
                 file.path if dst is None else dst,
                 format=kept if dst is None else format_for(dst),
                 progress=progress,
+                resume=Resume(origin=f"{to} {sorted((assume or {}).items())}", go_on=resume),
             )
     return todo

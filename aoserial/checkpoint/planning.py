@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aoserial.checkpoint.archives import Archive, open_archive
+from aoserial.checkpoint.companions import config_notes
 from aoserial.checkpoint.contents import Prepared, head_of, prepare, upgrader_for
 from aoserial.errors import MigrationError, locating
 from aoserial.migrations import is_header_only, spell
@@ -50,6 +51,7 @@ class MigrationPlan:
         bytes_before: of the file.
         bytes_after: of the new one, about: its data to the byte, a header as long as the old one,
             or as its names need where a pickle has none.
+        notes: what beside the tensors has to be looked after, a sentence each.
     """
 
     path: str
@@ -59,6 +61,7 @@ class MigrationPlan:
     plain_bytes: int
     bytes_before: int
     bytes_after: int
+    notes: tuple[str, ...] = ()
 
     @property
     def pending(self) -> tuple[PlanRow, ...]:
@@ -98,6 +101,7 @@ def plan(
 def plan_of(file: Archive, prepared: list[Prepared]) -> MigrationPlan:
     """The plan for an opened file whose groups were prepared."""
     plain = [file.parts[key] for key in file.catalog.plain.values()]
+    changing = any(one.outcome and one.outcome.steps for one in prepared)
     return MigrationPlan(
         path=file.path,
         rows=_rows(prepared),
@@ -106,6 +110,7 @@ def plan_of(file: Archive, prepared: list[Prepared]) -> MigrationPlan:
         plain_bytes=sum(part.nbytes for part in plain),
         bytes_before=file.nbytes,
         bytes_after=_bytes_after(file, prepared, sum(part.nbytes for part in plain)),
+        notes=tuple(config_notes(os.path.dirname(file.path) or ".")) if changing else (),
     )
 
 

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from aoserial.checkpoint.archives import Archive, SafetensorsArchive
+from aoserial.checkpoint.archives import Archive, SafetensorsArchive, ShardedArchive
 from aoserial.checkpoint.building import Progress, migrated_record
+from aoserial.checkpoint.companions import bring_along
 from aoserial.checkpoint.contents import Prepared
 from aoserial.checkpoint.saving import by_name, write_contents
 from aoserial.checkpoint.splitting import is_archive_path, target_of
@@ -27,6 +28,7 @@ from aoserial.storage import Part
 from aoserial.storage.pickle import Rebuilt, Value, write_archive
 from aoserial.storage.pickle.copying import STAYS, copy_tree
 from aoserial.storage.safetensors import header_in_place, rewrite_header
+from aoserial.storage.shards import Resume, Target
 from aoserial.tensors.pickling import arguments_of
 
 Format: TypeAlias = Literal["safetensors", "pt"]
@@ -88,8 +90,12 @@ def write_again(
     *,
     format: Format,  # noqa: A002
     progress: Progress | None = None,
+    resume: Resume | None = None,
 ) -> None:
     """Writes the contents of an opened file to another, or to a set in a folder, atomically.
+
+    A set becomes a set of the same shards, and the other files of its folder come along: they are
+    copied before the index is written, unless there are files of their names.
 
     From a pickle to a pickle, its own dicts, lists and keys are kept, and all in them that is no
     tensor. To a safetensors file only tensors go.
@@ -97,6 +103,8 @@ def write_again(
     Args:
         prepared: how the contents came to be.
         contents: of that file; a name that was a record's may have become a plain tensor's.
+        resume: of a set, as of `write_set`; its origin is what the contents depend on beside the
+            file.
 
     Raises:
         UnsupportedTensorError, Faults: tensors that the format cannot hold, before a byte is
@@ -105,9 +113,47 @@ def write_again(
     """
     if format == "safetensors":
         target = target_of(path, None) or path
-        write_contents(contents, target, checksums=_checksums(file), progress=progress)
+        beside = os.path.dirname(file.path) if isinstance(file, ShardedArchive) else None
+
+        def before_index() -> None:
+            if isinstance(target, Target) and beside is not None:
+                bring_along(beside or ".", target.folder or ".")
+
+        write_contents(
+            contents,
+            target,
+            checksums=_checksums(file),
+            progress=progress,
+            groups=_groups(file) if isinstance(target, Target) and target.limit else (),
+            resume=resume and replace(resume, origin=_origin(file, resume.origin)),
+            before_index=before_index,
+        )
     else:
         write_archive(path, _tree(file, prepared, contents), progress=progress)
+
+
+def _groups(file: Archive) -> list[list[str]]:
+    """The names in each shard of a set; a record is where its first part is."""
+    if not isinstance(file, ShardedArchive):
+        return []
+    groups: dict[str, list[str]] = {name: [] for name in file.shards}
+    for group in file.catalog.groups:
+        for name, keys in group.members.items():
+            groups[file.shard_of(keys[0])].append(name)
+    for name, key in file.catalog.plain.items():
+        groups[file.shard_of(key)].append(name)
+    return [names for names in groups.values() if names]
+
+
+def _origin(file: Archive, how: str) -> str:
+    """A text that is another as soon as the source is, as far as its files' times tell."""
+    folder = os.path.dirname(file.path)
+    shards = file.shards if isinstance(file, ShardedArchive) else ()
+    told = [how]
+    for path in (file.path, *(os.path.join(folder, name) for name in shards)):
+        status = os.stat(path)
+        told.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
+    return "\n".join(told)
 
 
 def write_header(file: Archive, contents: Contents) -> bool:

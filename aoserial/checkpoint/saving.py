@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from aoserial.schema import REGISTRY
 from aoserial.storage import Durability, Part, ViewPart
 from aoserial.storage.pickle import write_archive
 from aoserial.storage.safetensors import write_safetensors
-from aoserial.storage.shards import Shard, Target, write_set
+from aoserial.storage.shards import Resume, Shard, Target, write_set
 from aoserial.tensors.assembling import collector_paused
 from aoserial.torchao.support import lay_out_records, sort_state_dict
 
@@ -147,6 +147,9 @@ def write_contents(
     durability: Durability = "fsync",
     progress: Progress | None = None,
     order: Iterable[str] = (),
+    groups: Sequence[Sequence[str]] = (),
+    resume: Resume | None = None,
+    before_index: Callable[[], object] = lambda: None,
 ) -> None:
     """Lays contents out and writes them, sealed with their checksums and the header's digest.
 
@@ -154,6 +157,8 @@ def write_contents(
         path: of one file, or where a set goes.
         checksums: CRC-32 of parts that lie in a file, as far as the file says it.
         order: names in the order in which they fill the shards.
+        groups: the names of each shard, where that is settled.
+        resume, before_index: of a set, as of `write_set`.
     """
     if not isinstance(path, Target):
         sheet = lay_out(contents, REGISTRY)
@@ -167,7 +172,7 @@ def write_contents(
             progress=progress,
         )
         return
-    sheets = lay_out_shards(contents, divide(contents, path.limit, order), REGISTRY)
+    sheets = lay_out_shards(contents, divide(contents, path.limit, order, groups), REGISTRY)
     write_set(
         path,
         [(sheet.parts, sheet.metadata) for sheet in sheets],
@@ -176,6 +181,8 @@ def write_contents(
         finish=seal,
         durability=durability,
         progress=progress,
+        resume=resume,
+        before_index=before_index,
     )
 
 

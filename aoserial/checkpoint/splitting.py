@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -88,10 +88,16 @@ def groups_of(sizes: Mapping[str, int], limit: int | None) -> list[list[str]]:
     return [list(sizes)] if limit is None else split(sizes, limit)
 
 
-def divide(contents: Contents, limit: int | None, order: Iterable[str] = ()) -> list[Contents]:
+def divide(
+    contents: Contents,
+    limit: int | None,
+    order: Iterable[str] = (),
+    groups: Sequence[Sequence[str]] = (),
+) -> list[Contents]:
     """What goes into each file: a tensor whole, and beside it the names that are tied to it.
 
     Args:
+        groups: all names, as they are to be divided; whatever the limit.
         order: names in the order in which they fill the files; those it leaves out come last, as
             `contents` has them.
     """
@@ -108,7 +114,7 @@ def divide(contents: Contents, limit: int | None, order: Iterable[str] = ()) -> 
             plain=_only(contents.plain, names),
             ties={name: home for home in names for name in tied.get(home, ())},
         )
-        for names in groups_of(ordered | sizes, limit)
+        for names in groups or groups_of(ordered | sizes, limit)
     ]
 
 

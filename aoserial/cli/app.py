@@ -129,17 +129,24 @@ def migrate_command(  # noqa: PLR0917 - click calls it by keyword
         raise click.UsageError("DST and --in-place contradict each other")
     from aoserial.checkpoint.migrating import migrate  # needs torch
 
-    with render.progress("migrating") as progress:
-        done = migrate(
-            src,
-            dst,
-            to=to,
-            in_place=in_place,
-            resume=resume,
-            allow_lossy=allow_lossy,
-            assume=assume,
-            progress=progress,
+    try:
+        with render.progress("migrating") as progress:
+            done = migrate(
+                src,
+                dst,
+                to=to,
+                in_place=in_place,
+                resume=resume,
+                allow_lossy=allow_lossy,
+                assume=assume,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        render.error(
+            "interrupted; no file was left half written. Finished shards of a set stay, and the "
+            "same command with --resume goes on with them"
         )
+        return _INTERRUPTED
     render.migrated(done, dst or src)
     return CLEAN
 

@@ -106,6 +106,7 @@ def plan(found: MigrationPlan) -> None:
         say(f"{len(found.inert)} tensors of unknown types are carried over as they are")
     for loss in found.lossy:
         say(f"lossy: {loss}")
+    _notes(found)
     if not found.pending:
         say("nothing to migrate")
 
@@ -121,14 +122,19 @@ def room(found: MigrationPlan, folder: str, free: int | None) -> None:
 def migrated(done: MigrationPlan, path: str) -> None:
     count = sum(row.count for row in done.pending)
     say(f"{path}: {count} tensors migrated")
+    _notes(done)
+
+
+def _notes(found: MigrationPlan | Conversion) -> None:
+    for note in found.notes:
+        say(f"note: {note}")
 
 
 def converted(done: Conversion) -> None:
     counts = f"{done.quantized} quantized tensors, {done.plain} plain"
     inert = f", {done.inert} inert" if done.inert else ""
     say(f"{done.path}: {counts}{inert}, converted to {done.to}")
-    for note in done.notes:
-        say(f"note: {note}")
+    _notes(done)
 
 
 def verdict(found: Verdict, *, deep: bool) -> None:

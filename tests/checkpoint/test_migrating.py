@@ -11,7 +11,7 @@ from support.files import edit_envelope, envelope_of
 from support.tensors import same_bytes
 
 import aoserial
-from aoserial.errors import LossyMigrationError, MigrationError, UnsupportedOperationError
+from aoserial.errors import LossyMigrationError, MigrationError
 
 
 @aoserial.register("moving.Scaled", version=3)
@@ -178,7 +178,6 @@ def test_a_step_that_fails_at_the_data_leaves_nothing_behind(tmp_path):
         ({"dst": "x", "in_place": True}, MigrationError),
         ({"dst": "x", "to": "moving.Scaled"}, MigrationError),
         ({"dst": "x", "to": "moving.Scaled@two"}, MigrationError),
-        ({"dst": "x", "resume": True}, UnsupportedOperationError),
     ],
     ids=str,
 )

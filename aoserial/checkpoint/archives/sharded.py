@@ -154,6 +154,10 @@ class ShardedArchive(Archive):
             told.append("whether the shards belong together: the index has no digests of them")
         return told
 
+    def shard_of(self, key: str) -> str:
+        """The name of the shard that a part lies in."""
+        return self._names[id(self._homes[key])]
+
     def close(self) -> None:
         for shard in self.shards.values():
             shard.close()

@@ -18,6 +18,7 @@ from aoserial.storage.shards.names import (
     split,
 )
 from aoserial.storage.shards.places import resolve
+from aoserial.storage.shards.resuming import Resume
 from aoserial.storage.shards.writing import Shard, write_set
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "INDEX_SUFFIX",
     "SUFFIX",
     "Index",
+    "Resume",
     "Shard",
     "ShardFacts",
     "ShardName",

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
 from aoserial.errors import PathError, SaveError, locating
 from aoserial.storage.atomic import AtomicFile, Durability
-from aoserial.storage.disk import sync_folder
+from aoserial.storage.disk import room_for, sync_folder
 from aoserial.storage.part import Part
 from aoserial.storage.safetensors.streaming import Progress
 from aoserial.storage.safetensors.writer import (
@@ -29,6 +29,7 @@ from aoserial.storage.shards.generations import Generation, Target, remove_old
 from aoserial.storage.shards.index import Index, ShardFacts, check_count, render_index
 from aoserial.storage.shards.names import ShardName
 from aoserial.storage.shards.places import leads_out
+from aoserial.storage.shards.resuming import Journal, Resume, journal_path, read_journal, work_of
 
 Shard = tuple[Mapping[str, Part], Mapping[str, str]]  # parts by key, metadata of the file
 
@@ -42,6 +43,8 @@ def write_set(
     finish: Finish | None = None,
     durability: Durability = "fsync",
     progress: Progress | None = None,
+    resume: Resume | None = None,
+    before_index: Callable[[], object] = lambda: None,
 ) -> None:
     """Writes a checkpoint of one file or several, and the index of these.
 
@@ -50,6 +53,9 @@ def write_set(
         writer: for people, in the index.
         metadata: strings for the index; each shard has its own.
         finish, durability, progress: as of `write_safetensors`.
+        resume: keep a journal of finished shards, and perhaps go on with one. The set comes out as
+            if it had been written at once.
+        before_index: called when all shards are written and no index names them yet.
 
     Raises:
         TensorNameError, UnsupportedTensorError, LimitError, PathError: before a byte is written.
@@ -62,6 +68,7 @@ def write_set(
         if len(planned) == 1 and target.single not in before.live:
             _refuse_links(target, [target.single])
             _make(target.folder)
+            before_index()
             write_planned(
                 os.path.join(target.folder, target.single),
                 planned[0],
@@ -73,6 +80,9 @@ def write_set(
             remove_old(target, before, index="", written=[target.single])
             return
         names = _names(target, len(planned), before)
+        journal = _journal(target, resume, planned, metadata)
+        if journal is not None:
+            names = _gone_on(journal, names, before)
         _refuse_links(target, [*map(str, names), target.index])
         index = Index(
             weight_map={},
@@ -87,17 +97,26 @@ def write_set(
         index.facts.clear()
         _make(target.folder)
         total, done = sum(one.nbytes for one in planned), 0
-        for name, one, (parts, _) in zip(names, planned, shards, strict=True):
-            shown = progress and partial(_show, progress, done, total)
-            final, facts = _write_shard(
-                target, name, one, finish=finish, durability=durability, progress=shown
-            )
+        _check_room(target, total - sum(planned[n].nbytes for n in _finished(journal)))
+        for number, (name, one, (parts, _)) in enumerate(zip(names, planned, shards, strict=True)):
+            if number in _finished(journal):
+                final, facts = _finished(journal)[number]
+            else:
+                shown = progress and partial(_show, progress, done, total)
+                final, facts = _write_shard(
+                    target, name, one, finish=finish, durability=durability, progress=shown
+                )
+                if journal is not None:
+                    journal.add(number, final, facts, durability)
             _enter(index, final, parts, facts)
             done += one.nbytes
+        before_index()
         raw = render_index(index, writer=writer)
         path = os.path.join(target.folder, target.index)
         with AtomicFile(path, durability=durability, size=len(raw)) as file:
             file.write(raw)
+        if journal is not None:
+            journal.remove()
         remove_old(target, before, index=target.index, written=index.facts)
 
 
@@ -112,6 +131,41 @@ def _names(target: Target, count: int, before: Generation) -> list[ShardName]:
     if before.live.isdisjoint(map(str, names)):
         return names
     return [replace(name, digest=_BLANK) for name in names]
+
+
+def _journal(
+    target: Target, resume: Resume | None, planned: Sequence[Planned], metadata: Mapping[str, str]
+) -> Journal | None:
+    if resume is None:
+        return None
+    work = work_of(resume.origin, (one.header for one in planned), metadata)
+    found = read_journal(target, work) if resume.go_on else None
+    return found or Journal(path=journal_path(target), work=work, names=())
+
+
+def _gone_on(journal: Journal, names: list[ShardName], before: Generation) -> list[ShardName]:
+    """The names that a first attempt began with, unless files that live now have them."""
+    begun = [ShardName.parse(name) for name in journal.names]
+    whole = len(journal.finished) == len(names)  # then nothing is written over
+    usable = [name for name in begun if name and (whole or str(name) not in before.live)]
+    if len(usable) == len(names):
+        return usable
+    journal.names, journal.finished = [str(name) for name in names], {}
+    return names
+
+
+def _finished(journal: Journal | None) -> Mapping[int, tuple[str, ShardFacts]]:
+    return {} if journal is None else journal.finished
+
+
+def _check_room(target: Target, needed: int) -> None:
+    room = room_for(os.path.join(target.folder, target.index))
+    if room is not None and needed > room:
+        raise SaveError(
+            f"the set needs {needed} bytes, and the disk has room for {room}",
+            errno=errno.ENOSPC,
+            state="unchanged",
+        )
 
 
 def _write_shard(

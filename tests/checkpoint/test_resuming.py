@@ -1,0 +1,270 @@
+"""Sets migrated shard by shard: what comes along, and what an interrupted one goes on with."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.files import edit_envelope
+
+import aoserial
+from aoserial.checkpoint.converting import convert
+from aoserial.cli.app import run
+from aoserial.storage.shards import resuming
+from aoserial.storage.shards.index import parse_index
+
+INDEX = "model.safetensors.index.json"
+
+
+@aoserial.register("resuming.Scaled", version=2)
+class Scaled(aoserial.VersionedTensor):
+    """Version 1 had `inverse_scale`."""
+
+    qdata: torch.Tensor
+    scale: torch.Tensor
+
+
+@aoserial.migration("resuming.Scaled", 1, 2)
+def invert_the_scale(record):
+    old = record.parts["inverse_scale"]
+    new = aoserial.compute(lambda s: 1 / s, old, dtype=old.dtype, shape=old.shape)
+    return record.at(2).drop("inverse_scale").put(scale=new)
+
+
+def be_old(envelope):
+    for schema in envelope["schemas"]:
+        schema.update(version=1)
+        schema.pop("fingerprint")
+    for row in envelope["records"]:
+        row["parts"] = ["qdata", "inverse_scale"]
+        row["keys"] = {name: {"inverse_scale": f"{name[:3]}_weight_scale"} for name in row["names"]}
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A set of three shards of version 1, with what lies beside it."""
+    folder = tmp_path / "old"
+    state = {f"l{n}.weight": Scaled(torch.ones(64, 64) * n, torch.ones(64, 1)) for n in range(3)}
+    aoserial.save(state, folder, max_shard_size=20_000)
+    for shard in folder.glob("*.safetensors"):
+        edit_envelope(shard, be_old)
+    index = json.loads((folder / INDEX).read_text())
+    del index["metadata"]["aoserial"]
+    (folder / INDEX).write_text(json.dumps(index))
+    (folder / "config.json").write_text('{"quantization_config": {"quant_method": "torchao"}}')
+    (folder / "tokenizer.json").write_text("{}")
+    (folder / ".hidden").write_text("")
+    torch.save({"lr": torch.ones(1)}, folder / "optimizer.pt")
+    return folder
+
+
+@pytest.fixture
+def whole(old, tmp_path):
+    """What the set becomes when nothing gets in between."""
+    aoserial.migrate(old, f"{tmp_path}/whole/")
+    return held(tmp_path / "whole")
+
+
+def held(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class Killed(BaseException):
+    pass
+
+
+def stop_at(shard: int):
+    """A progress that ends the process when so many shards are finished."""
+
+    def progress(done, total):
+        if done > shard * total / 3 + 5000:
+            raise Killed
+
+    return progress
+
+
+def begun(old, new, finished=2):
+    with pytest.raises(Killed):
+        aoserial.migrate(old, f"{new}/", progress=stop_at(finished))
+    return new
+
+
+def test_a_set_becomes_a_set_of_the_same_shards_and_its_folder_comes_along(old, tmp_path, whole):
+    names = [f"model-0000{n}-of-00003.safetensors" for n in (1, 2, 3)]
+    assert sorted(whole) == ["config.json", *names, INDEX, "tokenizer.json"]
+    found = parse_index(whole[INDEX])
+    assert found.weight_map.keys() >= {"l0._weight_scale", "l2._weight_qdata"}
+    assert aoserial.verify(tmp_path / "whole", deep=True)
+    assert torch.equal(
+        aoserial.load(tmp_path / "whole")["l2.weight"].qdata, torch.full((64, 64), 2.0)
+    )
+
+
+def test_what_the_configuration_says_of_the_tensors_is_told(old, tmp_path, capsys):
+    (note,) = aoserial.plan(old).notes
+    assert "quantization_config of 'torchao'" in note
+    assert run(["migrate", str(old), f"{tmp_path}/new/"]) == 0
+    assert "note: config.json" in capsys.readouterr().out
+
+
+def test_files_that_are_there_already_are_not_written_over(old, tmp_path):
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "config.json").write_text("mine")
+    aoserial.migrate(old, new)
+    assert (new / "config.json").read_text() == "mine"
+    assert (new / "tokenizer.json").exists()
+
+
+def test_the_source_is_never_touched(old, tmp_path):
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in old.iterdir()}
+    begun(old, tmp_path / "new")
+    aoserial.migrate(old, f"{tmp_path}/new/", resume=True)
+    assert before == {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in old.iterdir()}
+
+
+@pytest.mark.parametrize("finished", [0, 1, 2])
+def test_what_was_killed_goes_on_where_it_stopped_and_comes_out_the_same(
+    old, tmp_path, whole, finished
+):
+    new = begun(old, tmp_path / "new", finished)
+    assert INDEX not in held(new)
+    kept = {path.name: path.stat().st_mtime_ns for path in new.glob("model-*")}
+    assert len(kept) == finished
+    aoserial.migrate(old, f"{new}/", resume=True)
+    assert held(new) == whole
+    assert {name: (new / name).stat().st_mtime_ns for name in kept} == kept
+
+
+def test_without_resume_everything_is_written_anew(old, tmp_path, whole):
+    new = begun(old, tmp_path / "new")
+    kept = {path: path.stat().st_ino for path in new.glob("model-*")}
+    aoserial.migrate(old, f"{new}/")
+    assert held(new) == whole
+    assert all(path.stat().st_ino != inode for path, inode in kept.items())
+
+
+def test_a_finished_shard_that_was_damaged_since_is_written_anew(old, tmp_path, whole):
+    new = begun(old, tmp_path / "new")
+    shard = min(new.glob("model-*"))
+    raw = bytearray(shard.read_bytes())
+    raw[-1] ^= 1
+    shard.write_bytes(raw)
+    aoserial.migrate(old, f"{new}/", resume=True)
+    assert held(new) == whole
+
+
+def test_a_journal_of_a_source_that_changed_since_is_of_no_use(old, tmp_path):
+    new = begun(old, tmp_path / "new")
+    shard = min(old.glob("model-*"))
+    raw = bytearray(shard.read_bytes())
+    raw[-1] ^= 1
+    shard.write_bytes(raw)
+    aoserial.migrate(old, f"{new}/", resume=True)
+    aoserial.migrate(old, f"{tmp_path}/again/")
+    assert held(new) == held(tmp_path / "again")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"work": 1}', "null", "[" * 100_000])
+def test_a_broken_journal_is_of_no_use(old, tmp_path, whole, text):
+    new = begun(old, tmp_path / "new")
+    (journal,) = new.glob(".aoserial-*")
+    journal.write_text(text)
+    aoserial.migrate(old, f"{new}/", resume=True)
+    assert held(new) == whole
+
+
+def test_a_journal_that_names_a_file_elsewhere_is_not_followed(old, tmp_path, whole):
+    new = begun(old, tmp_path / "new")
+    (journal,) = new.glob(".aoserial-*")
+    told = json.loads(journal.read_text())
+    told["finished"][0]["name"] = "../old/model-00001-of-00003.safetensors"
+    journal.write_text(json.dumps(told))
+    aoserial.migrate(old, f"{new}/", resume=True)
+    assert held(new) == whole
+
+
+def test_an_end_between_the_index_and_the_journal_is_gone_on_with(
+    old, tmp_path, whole, monkeypatch
+):
+    def die(_):
+        raise Killed
+
+    new = tmp_path / "new"
+    with monkeypatch.context() as patched:
+        patched.setattr(resuming.Journal, "remove", die)
+        with pytest.raises(Killed):
+            aoserial.migrate(old, f"{new}/")
+    assert INDEX in held(new)
+    aoserial.migrate(old, f"{new}/", resume=True)
+    assert held(new) == whole
+
+
+def test_a_set_that_is_replaced_in_place_is_gone_on_with(old, tmp_path, whole):
+    before = held(old)
+    with pytest.raises(Killed):
+        aoserial.migrate(old, in_place=True, progress=stop_at(2))
+    assert {name: raw for name, raw in held(old).items() if name in before} == before
+    aoserial.migrate(old, in_place=True, resume=True)
+    assert aoserial.verify(old, deep=True)
+    found = parse_index((old / INDEX).read_bytes())
+    shards = [(old / name).read_bytes() for name in sorted(found.shards)]
+    assert shards == [whole[f"model-0000{n}-of-00003.safetensors"] for n in (1, 2, 3)]
+    assert {path.name for path in old.glob("*.safetensors")} == found.shards.keys()
+    assert list(old.glob(".aoserial-*")) == []
+
+
+def test_a_set_that_the_disk_has_no_room_for_is_refused_before_a_shard_is_written(
+    old, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("aoserial.storage.shards.writing.room_for", lambda path: 30_000)
+    with pytest.raises(OSError, match="the set needs .* the disk has room for 30000"):
+        aoserial.migrate(old, f"{tmp_path}/new/")
+    assert os.listdir(tmp_path / "new") == []
+
+
+def test_a_converted_set_keeps_no_journal(old, tmp_path):
+    with pytest.raises(Killed):
+        convert(old, f"{tmp_path}/new/", progress=stop_at(1))
+    assert list((tmp_path / "new").glob(".aoserial-*")) == []
+
+
+PROGRAM = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import checkpoint.test_resuming as here
+from aoserial.cli.app import run
+from aoserial.storage.shards import resuming
+
+def wait(self, *_):
+    print("finished", flush=True)
+    time.sleep(60)
+
+add = resuming.Journal.add
+resuming.Journal.add = lambda self, *given: (add(self, *given), wait(self))
+sys.exit(run(["migrate", {old!r}, {new!r}]))
+"""
+
+
+def test_an_interrupted_command_says_how_to_go_on_and_does(old, tmp_path, whole, capsys):
+    tests, new = str(Path(__file__).parents[1]), f"{tmp_path}/new/"
+    program = PROGRAM.format(tests=tests, old=str(old), new=new)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout.readline() == "finished\n"
+        child.send_signal(signal.SIGINT)
+        _, told = child.communicate(timeout=60)
+    assert child.returncode == 130
+    assert "--resume goes on with them" in told
+    assert "Traceback" not in told
+    left = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert left == [".aoserial-model.resume.json", "model-00001-of-00003.safetensors"]
+    assert run(["migrate", str(old), new, "--resume"]) == 0
+    assert held(tmp_path / "new") == whole
