@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench torchao-report fuzz clean
+.PHONY: demo test lint bench torchao-report matrix fuzz clean
 
 demo: $(VENV)/.ready
 	$(BIN)/aoserial demo
@@ -26,6 +26,11 @@ bench: $(VENV)/.ready
 # torchao, gives its figures beside ours.
 torchao-report: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -m torchao_files.report $(AOSERIAL_FIXTURES) $(TORCHAO_PYTHON)
+
+# docs/matrix.html, of the same folder and the same Python.
+matrix: $(VENV)/.ready
+	$(BIN)/aoserial golden report $(AOSERIAL_FIXTURES) --reader-python $(TORCHAO_PYTHON) --allow-refused \
+		--html docs/matrix.html
 
 # Minutes. FUZZ_SEED=n for another run; a failure leaves the file that caused it.
 FUZZ_SEED ?= 1

@@ -33,7 +33,7 @@ def run(project: Path, *arguments: str) -> tuple[int, str]:
 
 def pytest_in(project: Path, *arguments: str) -> tuple[int, str]:
     # the plugin by name: it need not be installed for this test
-    plugin = ("-p", "no:aoserial", "-p", "aoserial.pytest_plugin", "-p", "no:cacheprovider")
+    plugin = ("-p", "aoserial.pytest_plugin", "-p", "no:cacheprovider")
     return run(project, "-m", "pytest", "-q", *plugin, *arguments)
 
 

@@ -1,0 +1,75 @@
+"""What the blocks of a page find when they run: names in Python, files in the folder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+FIXTURES = ROOT / "fixtures"
+
+
+def bare(_: Path) -> dict[str, Any]:
+    import torch
+
+    import aoserial
+
+    return {"torch": torch, "aoserial": aoserial}
+
+
+def own_types(folder: Path) -> dict[str, Any]:
+    """What a module that declares types imports."""
+    from dataclasses import dataclass
+    from enum import Enum
+
+    return {**bare(folder), "dataclass": dataclass, "Enum": Enum}
+
+
+def readme(folder: Path) -> dict[str, Any]:
+    """A checkpoint under the names that the page uses, its model, and other files like it."""
+    import torch
+    from torch import nn
+
+    import aoserial
+
+    weight = aoserial.Int8Tensor.from_float(torch.randn(8, 16))
+    name = "layers.0.mlp.up_proj.weight"
+    state = {name: weight}
+    aoserial.save(state, folder / "model.safetensors")
+    aoserial.save({**state, "tok.weight": weight}, folder / "model.pt")
+    (folder / "folder").mkdir()
+    aoserial.save(state, folder / "folder/model.safetensors")
+    model = nn.Module()
+    holder = model
+    for part in name.split(".")[:-2]:
+        holder.add_module(part, nn.Module())
+        holder = getattr(holder, part)
+    holder.add_module("up_proj", nn.Linear(16, 8, bias=False, device="meta"))
+    return {
+        "torch": torch,
+        "model": model,
+        "w": torch.randn(8, 16),
+        "linear": nn.Linear(16, 8),
+        "my_files": lambda: [aoserial.flatten(state)],
+    }
+
+
+def torchao_files(folder: Path) -> None:
+    """Two old checkpoints, and a project that has goldens."""
+    acme_project(folder)
+    shutil.copy(FIXTURES / "torchao-0.15.0/float8wo_v2/model.safetensors", folder)
+    shutil.copy(FIXTURES / "torchao-0.7.0/float8da_float8w_perrow/model.pt", folder)
+
+
+def acme_project(folder: Path) -> None:
+    shutil.copytree(ROOT / "examples/acme", folder, dirs_exist_ok=True)
+
+
+# page → what its Python finds, what its commands find; any other page finds the two imports
+PYTHON = {"README.md": readme, "docs/own-types.md": own_types}
+CONSOLE = {
+    "README.md": torchao_files,
+    "docs/goldens.md": acme_project,
+    "examples/acme/README.md": acme_project,
+}
