@@ -1,6 +1,7 @@
 """Runs every benchmark: `python -m benchmarks`."""
 
 from benchmarks import (
+    check_schemas,
     flatten_torchao,
     inspect_process,
     load_large,
@@ -15,6 +16,7 @@ from benchmarks import (
 
 _SCRIPTS = (
     inspect_process,
+    check_schemas,
     load_many,
     load_pickles,
     unflatten_torchao,

@@ -171,14 +171,17 @@ def convert_command(src: str, dst: str, to: Any, assume: dict[str, str]) -> int:
 
 
 @cli.command("verify")
-@click.argument("path")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option("--deep", is_flag=True, help="Read every byte: compare checksums, check values.")
 @_assume_option
-def verify_command(path: str, deep: bool, assume: dict[str, str]) -> int:
-    """Checks a checkpoint against what it says of itself."""
-    verdict = verify(path, deep=deep, assume=assume)
-    render.verdict(verdict, deep=deep)
-    return CLEAN if verdict else FINDINGS
+def verify_command(paths: tuple[str, ...], deep: bool, assume: dict[str, str]) -> int:
+    """Checks checkpoints against what they say of themselves."""
+    status = CLEAN
+    for path in paths:
+        verdict = verify(path, deep=deep, assume=assume)
+        render.verdict(verdict, deep=deep)
+        status = status if verdict else FINDINGS
+    return status
 
 
 @cli.command("diff")

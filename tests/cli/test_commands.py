@@ -107,6 +107,17 @@ def test_verify_tells_clean_from_damaged(path, capsys):
     assert "CRC-32" in capsys.readouterr().out
 
 
+def test_verify_takes_several_paths_and_tells_of_each(path, tmp_path, capsys):
+    damaged = tmp_path / "damaged.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    damaged.write_bytes(data)
+    assert run(["verify", "--deep", str(damaged), str(path)]) == 1
+    told = capsys.readouterr().out
+    assert "fault: " in told
+    assert f"{path}: clean" in told
+
+
 def test_verify_does_not_call_bytes_checked_that_have_no_checksums(capsys):
     assert run(["verify", "--deep", str(CASE)]) == 0
     shown = capsys.readouterr().out
