@@ -127,11 +127,7 @@ def check_count(shards: int) -> None:
 
 def _parse(raw: bytes) -> dict[str, Any]:
     _check("index_bytes", len(raw), MAX_INDEX_BYTES)
-    tokens = dict.fromkeys(b'"[{,', 0)
-    for match in _TOKEN.finditer(raw):
-        tokens[raw[match.start()]] += 1
-    _check("brackets", tokens[ord("[")] + tokens[ord("{")], _MAX_BRACKETS)
-    _check("entries", tokens[ord(",")], MAX_ENTRIES + _MAX_BRACKETS)
+    _check_structure(raw)
     try:
         # decoded here, since json itself would take UTF-16 and a byte order mark
         data = json.loads(
@@ -142,6 +138,18 @@ def _parse(raw: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ShardIndexError(f"this is not JSON that an index is made of: {error}") from None
     return _object(data, "an index")
+
+
+def _check_structure(raw: bytes) -> None:
+    """Counts brackets and commas outside of strings: one by one only if there are many at all."""
+    commas = MAX_ENTRIES + _MAX_BRACKETS
+    if raw.count(b"{") + raw.count(b"[") <= _MAX_BRACKETS and raw.count(b",") <= commas:
+        return
+    tokens = dict.fromkeys(b'"[{,', 0)
+    for match in _TOKEN.finditer(raw):
+        tokens[raw[match.start()]] += 1
+    _check("brackets", tokens[ord("[")] + tokens[ord("{")], _MAX_BRACKETS)
+    _check("entries", tokens[ord(",")], commas)
 
 
 def _total(value: object) -> int | None:
