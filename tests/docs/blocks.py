@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-LANGUAGES = ("python", "console", "json", "toml", "")
+LANGUAGES = ("python", "console", "json", "toml", "yaml", "")
 MARKS = {"python": "fragment", "console": "not run"}
 _FENCE = re.compile(r"^( *)```(.*)$")
 _MARK = re.compile(r"<!-- (.+?): (.+) -->")

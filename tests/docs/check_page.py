@@ -86,6 +86,8 @@ def _check(block: Block, name: str, names: dict[str, object]) -> None:
             json.loads(block.text)
         case "toml":
             tomllib.loads(block.text)
+        case "yaml":
+            _hooks(block)
 
 
 def _python(block: Block, name: str, names: dict[str, object]) -> None:
@@ -114,6 +116,13 @@ def _console(block: Block) -> None:
                 continue
             case _:
                 raise PageError(f"no check knows the command {words}")
+
+
+def _hooks(block: Block) -> None:
+    """Whether the hooks that are named are offered here; the rest of YAML is not looked at."""
+    offered = re.findall(r"id: *(\S+)", (scenes.ROOT / ".pre-commit-hooks.yaml").read_text())
+    if unknown := set(re.findall(r"- id: *(\S+)", block.text)) - set(offered):
+        raise PageError(f".pre-commit-hooks.yaml offers no {unknown}")
 
 
 def _commands(block: Block) -> Iterator[tuple[list[str], list[str]]]:
