@@ -14,6 +14,7 @@ from aoserial.errors import OptionError, UnknownTypeError, raise_all
 
 if TYPE_CHECKING:
     from aoserial.gate import Code, Mode
+    from aoserial.migrations.step import Version
 
 CLEAN, FINDINGS, ERROR = 0, 1, 2
 
@@ -58,6 +59,12 @@ def _elsewhere(code: Code, schemas: Path) -> Code:
     from dataclasses import replace
 
     return replace(code, folder=schemas)
+
+
+def _spell(path: Path | None) -> str:
+    """A path as people would write it here."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path and path.is_relative_to(here) else path)
 
 
 def _owning(codes: Sequence[Code], name: str) -> Code:
@@ -131,9 +138,9 @@ def freeze_command(  # noqa: PLR0917 - click calls it by keyword
         held = (*code.types, *code.enums)
         written = freeze(code, held if every else [n for n in names if n in held], release=release)
         for path in written:
-            render.say(f"written: {code.folder}/{path}")
+            render.say(f"written: {_spell(code.folder)}/{path}")
         if not written:
-            render.say(f"{code.folder}: nothing to write")
+            render.say(f"{_spell(code.folder)}: nothing to write")
     return CLEAN
 
 
@@ -159,16 +166,29 @@ def draft_command(  # noqa: PLR0917 - click calls it by keyword
     from aoserial.gate import draft
 
     code = _owning(_codes(modules, entry_points, schemas), type_name)
-    done = draft(code, type_name, against=against, target=output)
+    done = draft(code, type_name, against=against, record=_recorder(), target=output)
     for path in done.written:
-        render.say(f"written: {code.folder}/{path}")
+        render.say(f"written: {_spell(code.folder)}/{path}")
     for golden in done.goldens:
-        render.say(f"written: {golden}")
+        render.say(f"written: {_spell(golden)}")
     if done.step is not None:
-        render.say(f"written: {done.step}")
+        render.say(f"written: {_spell(done.step)}")
     for note in done.notes:
         render.say(f"now {note}")
     return CLEAN
+
+
+def _recorder() -> Callable[[str, Version], list[Path]] | None:
+    """What records goldens of the project in this folder, if it declares golden cases."""
+    from aoserial.golden import find_settings
+    from aoserial.golden.old_code import holds, record_at
+
+    settings = find_settings(Path.cwd())
+    if settings is None:
+        return None
+    return lambda ref, version: (
+        [] if holds(settings, version) else record_at(settings, ref, version)
+    )
 
 
 @schema.command("check")

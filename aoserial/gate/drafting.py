@@ -7,7 +7,6 @@ the document of the new one, the skeleton of the step.
 from __future__ import annotations
 
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from aoserial.gate.code import Code
 from aoserial.gate.compare import compare
 from aoserial.gate.freezing import freeze
 from aoserial.gate.frozen import files_in, read_frozen
-from aoserial.gate.git import export
 from aoserial.gate.lineage import replaced_version
 from aoserial.gate.rules import RULES
 from aoserial.gate.skeleton import skeleton
@@ -25,9 +23,8 @@ from aoserial.migrations.step import Version
 from aoserial.schema import Schema
 from aoserial.storage.atomic import AtomicFile
 
-# records goldens of a type's version: from the tree of an old commit, and the Code's modules, what
-# it writes; it runs that tree's code in a process of its own
-Recorder = Callable[[Path, Version], list[Path]]
+# records goldens of a type's version with the code of a commit, and returns where they are
+Recorder = Callable[[str, Version], list[Path]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +60,8 @@ def draft(
     Args:
         code: what declares the type, and the folder of its documents.
         against: the commit whose code still writes the old version.
-        record: records goldens of it; without one, a note says that there are none.
+        record: records goldens of it, and has nothing to do where there are some; without one, a
+            note says that it is left to do.
         target: the file for the skeleton; beside the class unless given.
 
     Raises:
@@ -87,8 +85,14 @@ def draft(
         path = target or _beside(kind.owner, old)
         if path.exists():
             raise OptionError(f"{path} is there already")
-        notes.append(f"write the body of the step in {path}, and import that file with the class")
-    goldens = _goldens(code.folder, against, (type_id, old.version), record, notes)
+        notes.append(
+            f"write the body of the step in {path.name}, and import that file with the class"
+        )
+    goldens: list[Path] = []
+    if record is not None:
+        goldens = record(against, (type_id, old.version))
+    else:
+        notes.append(f"record a golden of {old} with the code of {against}, before it is gone")
     kind_now = replace(kind, head=new, older=())
     registry = replace(code.registry, types={**code.registry.types, type_id: kind_now})
     written = freeze(replace(code, registry=registry), [type_id])
@@ -128,18 +132,3 @@ def _beside(owner: str, old: Schema) -> Path:
     folder = Path(home).parent if home and module else Path.cwd()
     name = "".join(f"_{c.lower()}" if c.isupper() else c for c in old.type.rpartition(".")[2])
     return folder / f"{name.strip('_')}_from_{old.version}.py"
-
-
-def _goldens(
-    folder: Path, against: str, version: Version, record: Recorder | None, notes: list[str]
-) -> list[Path]:
-    if record is None:
-        notes.append(
-            f"record a golden of {version[0]}@{version[1]} with the code of {against}, "
-            f"before that code is gone"
-        )
-        return []
-    with tempfile.TemporaryDirectory(prefix="aoserial-draft-") as name:
-        tree = Path(name)
-        export(folder, against, tree)
-        return record(tree, version)

@@ -47,14 +47,15 @@ def _body(old: Schema, new: Schema) -> Iterator[str]:
         yield "from dataclasses import replace"
         yield f"return replace(record, version={new.version}).replace(field=value)"
         return
-    gone = [field for field in old.live_fields if field.name not in _live(new)]
-    here = [field for field in new.live_fields if field.name not in _live(old)]
-    yield f"return record.at({new.version}) \\"
-    for field in gone:
-        yield f"    .drop({field.name!r}) \\"
-    for field in here:
-        verb = "put" if field.kind == "tensor" else "set"
-        yield f"    .{verb}({field.name}=…) \\"
+    yield "return ("
+    yield f"    record.at({new.version})"
+    for field in old.live_fields:
+        if field.name not in _live(new):
+            yield f"    .drop({field.name!r})"
+    for field in new.live_fields:
+        if field.name not in _live(old):
+            yield f"    .{'put' if field.kind == 'tensor' else 'set'}({field.name}=…)"
+    yield ")"
 
 
 def _live(schema: Schema) -> set[str]:

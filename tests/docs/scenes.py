@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +67,21 @@ def acme_project(folder: Path) -> None:
     shutil.copytree(ROOT / "examples/acme", folder, dirs_exist_ok=True)
 
 
+def edited_project(folder: Path) -> None:
+    """acme's repository, and in the work tree an edit that changes what absence means."""
+    acme_project(folder)
+    who = ["-c", "user.name=acme", "-c", "user.email=acme@example.com"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "2.0"]):
+        subprocess.run(["git", *who, *command], cwd=folder, check=True)
+    path = folder / "acme/__init__.py"
+    path.write_text(path.read_text().replace("absent=1.0, default=2.0", "absent=2.0"))
+
+
 # page → what its Python finds, what its commands find; any other page finds the two imports
 PYTHON = {"README.md": readme, "docs/own-types.md": own_types}
 CONSOLE = {
     "README.md": torchao_files,
+    "docs/evolving.md": edited_project,
     "docs/goldens.md": acme_project,
     "examples/acme/README.md": acme_project,
 }

@@ -155,24 +155,20 @@ def test_a_draft_freezes_the_next_version_and_begins_its_step(tmp_path):
     assert "VERSION_NOT_BUMPED" in rules(checked(now))  # what is left to do is found
 
 
-def test_a_draft_records_goldens_of_the_old_version_with_the_old_code_first(tmp_path):
-    import subprocess
-
+def test_a_draft_asks_for_goldens_of_the_old_version_before_it_writes_anything(tmp_path):
     folder = frozen(tmp_path / "schemas")
-    for command in ("init -q", "add -A", "commit -q -m first"):
-        who = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
-        subprocess.run(["git", "-C", tmp_path, *who, *command.split()], check=True)
     seen = []
 
-    def record(tree, version):
-        seen.append((sorted(path.name for path in tree.iterdir()), version))
+    def record(ref, version):
+        seen.append((ref, version))
         assert not (folder / "acme.T/2.json").exists()
-        return [tmp_path / "golden.safetensors"]
+        return [tmp_path / "golden"]
 
     now = code(folder, OPTIONS, BROKEN)
-    done = draft(now, "acme.T", record=record, target=tmp_path / "step.py")
-    assert seen == [(["schemas"], ("acme.T", 1))]
-    assert done.goldens == [tmp_path / "golden.safetensors"]
+    done = draft(now, "acme.T", against="v1.0", record=record, target=tmp_path / "step.py")
+    assert seen == [("v1.0", ("acme.T", 1))]
+    assert done.goldens == [tmp_path / "golden"]
+    assert not any("golden" in note for note in done.notes)
 
 
 @pytest.mark.parametrize("schema", [T, EXTENDED], ids=["unchanged", "extended"])
