@@ -75,7 +75,7 @@ def test_a_part_written_by_rows_is_the_same_file(tmp_path):
     for number, part in enumerate((whole, by_rows)):
         write_safetensors(tmp_path / f"{number}.st", {"w": part}, metadata={})
         write_archive(tmp_path / f"{number}.pt", {"w": part})
-    assert max(functions[1].given) < 1100 < max(functions[0].given)
+    assert max(functions[1].given) < 1600 < max(functions[0].given)
     for suffix in ("st", "pt"):
         assert (tmp_path / f"0.{suffix}").read_bytes() == (tmp_path / f"1.{suffix}").read_bytes()
     assert torch.equal(SafetensorsFile.open(tmp_path / "1.st").tensor("w"), by_rows.read())
