@@ -21,7 +21,7 @@ from aoserial.schema import REGISTRY, Registry, Schema, builtin
 from aoserial.schema.registry import ENTRY_POINTS, builtin_documents
 
 _OURS = (builtin.OWNER, torchao.OWNER)
-_OUR_ENUMS = frozenset(REGISTRY.enums)  # nothing else is imported yet, or is told apart by its id
+_OUR_PREFIXES = ("aoserial.", "torchao.")  # of enums, whose registrations name no owner
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,7 +133,7 @@ def _named(schema: Schema, kind: str) -> Iterator[str]:
 
 
 def _is_ours(enum: str) -> bool:
-    return enum in _OUR_ENUMS
+    return enum.startswith(_OUR_PREFIXES)
 
 
 def _loaders(
