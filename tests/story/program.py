@@ -1,9 +1,9 @@
 """One release of acme's program: run with that release's `acme.py` on the path.
 
-python program.py write FOLDER SUFFIX   saves RELEASE.safetensors (or .pt), and RELEASE+, which uses
-                                        what is new; prints the values they stand for
-python program.py read FOLDER           prints what it makes of every file there, or the error
-python program.py torch.load FOLDER     the same, by plain torch.load(weights_only=True)
+python program.py write FOLDER      saves RELEASE.safetensors and .pt, and RELEASE+, which uses
+                                    what is new; prints the values they stand for
+python program.py read FOLDER       prints what it makes of every file there, or the error, in each
+                                    way of reading it: that of aoserial, and plain torch.load
 """
 
 import json
@@ -37,13 +37,14 @@ def has_news() -> bool:
     return "gain" in getattr(Int4Tensor, "optional_tensor_attribute_names", ())
 
 
-def write(folder: Path, suffix: str) -> dict:
+def write(folder: Path) -> dict:
     release = Path(sys.modules["acme"].__file__).parent.name
     values = {}
     for name, use_new in ((release, False), (f"{release}+", True)):
         if has_news() or not use_new:
             weight = make(use_new)
-            aoserial.save({"m.weight": weight}, folder / f"{name}.{suffix}")
+            for suffix in ("safetensors", "pt"):
+                aoserial.save({"m.weight": weight}, folder / f"{name}.{suffix}")
             values[name] = weight.dequantize().tolist()
     return values
 
@@ -60,11 +61,18 @@ def read(path: Path, load: Callable[[Path], dict]) -> dict:
     }
 
 
+def read_all(folder: Path) -> dict:
+    ways = {
+        "safetensors": ("*.safetensors", aoserial.load),
+        "pt": ("*.pt", aoserial.load),
+        "torch": ("*.pt", partial(torch.load, weights_only=True)),
+    }
+    return {
+        way: {path.stem: read(path, load) for path in folder.glob(pattern)}
+        for way, (pattern, load) in ways.items()
+    }
+
+
 if __name__ == "__main__":
-    verb, folder, *suffix = sys.argv[1], Path(sys.argv[2]), *sys.argv[3:]
-    loads = {"read": aoserial.load, "torch.load": partial(torch.load, weights_only=True)}
-    if verb == "write":
-        told = write(folder, *suffix)
-    else:
-        told = {path.stem: read(path, loads[verb]) for path in folder.iterdir()}
-    print(json.dumps(told))
+    verb, folder = sys.argv[1], Path(sys.argv[2])
+    print(json.dumps(write(folder) if verb == "write" else read_all(folder)))

@@ -12,7 +12,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,20 +50,30 @@ def program(style: str, release: str, *arguments: str | Path) -> dict:
     return json.loads(result.stdout)
 
 
-WAYS = {"safetensors": ("safetensors", "read"), "pt": ("pt", "read"), "torch": ("pt", "torch.load")}
+WAYS = ("safetensors", "pt", "torch")
 TELLINGS = [f"{style} {way}" for style in sorted(RELEASES) for way in WAYS]
 
 
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory) -> Callable[[str], tuple[dict, dict]]:
+    """Of a style: what its files stand for, and what each release makes of them in every way."""
+
+    @cache
+    def live(style: str) -> tuple[dict, dict]:
+        folder = tmp_path_factory.mktemp(style)
+        values = {}
+        for release in RELEASES[style]:
+            values |= program(style, release, "write", folder)
+        return values, {name: program(style, name, "read", folder) for name in RELEASES[style]}
+
+    return live
+
+
 @pytest.fixture(scope="module", params=TELLINGS)
-def story(request, tmp_path_factory) -> Story:
+def story(request, lives) -> Story:
     style, way = request.param.split()
-    suffix, verb = WAYS[way]
-    folder = tmp_path_factory.mktemp(style)
-    values = {}
-    for release in RELEASES[style]:
-        values |= program(style, release, "write", folder, suffix)
-    told = {release: program(style, release, verb, folder) for release in RELEASES[style]}
-    return Story(values, told)
+    values, told = lives(style)
+    return Story(values, {release: ways[way] for release, ways in told.items()})
 
 
 # a torchao-style class has no place to declare an older name of a field
