@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench torchao-report matrix fuzz clean
+.PHONY: demo test lint bench torchao-report matrix fuzz faults clean
 
 demo: $(VENV)/.ready
 	$(BIN)/aoserial demo
@@ -37,6 +37,10 @@ FUZZ_SEED ?= 1
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -W error tests/hostile/fuzz.py 250000 25000 $(FUZZ_SEED)
 	AOSERIAL_FUZZ=1 $(BIN)/pytest -q tests/hostile
+
+# Minutes. Interrupts every way of writing at every call; prints the table of docs/reliability.md.
+faults: $(VENV)/.ready
+	$(BIN)/python tests/faults/sweep.py | $(BIN)/python tests/faults/tabulate.py
 
 $(VENV)/.ready: pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)

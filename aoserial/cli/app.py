@@ -102,7 +102,9 @@ def inspect_command(path: str, as_json: bool) -> int:
 @click.argument("dst", required=False)
 @click.option("--to", metavar="TYPE@V", help="Stop at that version.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and write nothing.")
-@click.option("--in-place", is_flag=True, help="Replace SRC.")
+@click.option(
+    "--in-place", is_flag=True, help="Replace SRC; its header alone where that is enough."
+)
 @click.option("--resume", is_flag=True, help="Go on with an interrupted migration.")
 @click.option("--allow-lossy", is_flag=True, help="Run steps that lose something.")
 @_assume_option

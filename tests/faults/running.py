@@ -107,14 +107,20 @@ class Stage:
     def mode_of(self, name: str) -> int:
         """The permission bits of a file in either state; those of a temp file for others."""
         modes = {
-            name: mode for _, files in (self.old, self.new) for name, (_, mode) in files.items()
+            name: mode
+            for _, files in (self.old, self.new)
+            for name, (_, mode) in (files or {}).items()
         }
         return modes.get(name, 0o600) & 0o777
 
     def fresh(self) -> Path:
         """A folder in the old state."""
+        return self.fresh_in(self._root)
+
+    def fresh_in(self, place: Path) -> Path:
+        """A folder in the old state, in another folder."""
         self._number += 1
-        folder = self._root / str(self._number)
+        folder = place / str(self._number)
         shutil.copytree(self._template, folder, symlinks=True)
         return folder
 

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from faults import power, tracing
+from faults import full, power, tracing
 from faults.running import Stage, Tally
 from faults.scenarios import SCENARIOS, declare
 from faults.seam import Fault
@@ -67,6 +67,16 @@ def sweep(stage: Stage, *, quick: bool) -> dict[str, Tally]:
     return tallies
 
 
+def real_faults(stage: Stage, disk: Path) -> dict[str, Tally]:
+    """Those that the system makes, as far as this process may have them made."""
+    tallies = tracing.sweep(stage) if tracing.works() else {}
+    filled = full.sweep(stage, disk)
+    if filled is not None:
+        tallies["full disk"] = filled
+        disk.rmdir()
+    return tallies
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
@@ -91,8 +101,9 @@ def main() -> None:
             tallies = sweep(stage, quick=options.quick)
             if not options.quick or stage.scenario.name in QUICK_POWER:
                 tallies["power failure"] = power.sweep(stage, root / "power")
-            if not options.quick and tracing.works():
-                tallies |= tracing.sweep(stage)
+            if not options.quick:
+                tallies |= real_faults(stage, root / "disk")
+            print(f"{stage.scenario.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
             report[stage.scenario.name] = {
                 "calls": len(stage.log),
                 "tallies": {kind: vars(tally) for kind, tally in tallies.items()},

@@ -24,7 +24,7 @@ from aoserial.errors import AoserialError
 # those that write, and those that what is written hangs on
 CALLS = (
     "openat", "pwrite64", "copy_file_range", "fallocate", "fchmod", "fsync", "fdatasync", "rename",
-    "unlink", "close", "dup", "flock", "newfstatat", "getdents64",
+    "unlink", "close", "dup", "flock",
 )  # fmt: skip
 
 KINDS = {"SIGKILL": "signal=KILL", "EIO": "error=EIO", "ENOSPC": "error=ENOSPC"}

@@ -32,6 +32,7 @@ from aoserial.storage.safetensors import (
     render_header,
     streaming,
     write_safetensors,
+    writer,
 )
 
 
@@ -227,6 +228,54 @@ def test_parts_of_any_size_cross_the_blocks_rightly(tmp_path, monkeypatch, sizes
     assert all(total == saved.nbytes for _, total in progress)
     if any(sizes):
         assert progress[-1] == (saved.nbytes, saved.nbytes)
+
+
+def test_parts_with_checksums_are_copied_in_the_order_of_their_file_and_keep_them(
+    tmp_path, monkeypatch
+):
+    tensors = {name: torch.randint(256, (128,), dtype=torch.uint8) for name in "abcd"}
+    saved = save(tmp_path / "x", tensors)
+    calls = []
+    original = os.copy_file_range
+
+    def copy(source, target, count, *, offset_src, offset_dst):
+        calls.append((offset_src - 4096, count, offset_dst - 4096))
+        return original(source, target, count, offset_src=offset_src, offset_dst=offset_dst)
+
+    monkeypatch.setattr(os, "copy_file_range", copy)
+    with SafetensorsFile.open(tmp_path / "x") as file:
+        # as they will lie: c, d, then one that is made, then a under another dtype, then b
+        parts = {
+            "1": file.parts["c"],
+            "2": file.parts["d"],
+            "3": compute(lambda tensor: tensor, file.parts["a"], dtype="uint8", shape=(128,)),
+            "4": file.parts["a"].view("int16", (64,)),
+            "5": file.parts["b"],
+        }
+        a, b, c, _ = saved.crcs
+        known = {"4": a, "5": b ^ 1, "1": c, "3": 7}
+        copied = write_safetensors(tmp_path / "y", parts, metadata={}, checksums=known)
+    assert calls == [(0, 256, 384), (256, 128, 0)]
+    # a wrong one is kept, too: the bytes stay known to be damaged. One that was made gets its own
+    assert copied.crcs == [c, saved.crcs[3], a, a, b ^ 1]
+    with SafetensorsFile.open(tmp_path / "y") as file:
+        for name, old in zip("12345", "cdaab", strict=True):
+            assert raw_bytes(file.tensor(name)) == raw_bytes(tensors[old])
+
+
+def test_large_parts_of_files_are_read_in_the_order_they_lie_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "BLOCK_BYTES", 64)
+    save(tmp_path / "x", {name: torch.ones(64, dtype=torch.uint8) for name in "abc"})
+    with SafetensorsFile.open(tmp_path / "x") as file:
+        parts = {new: file.parts[old] for new, old in {"1": "c", "2": "a", "3": "b"}.items()}
+        parts["0"] = TensorPart(torch.ones(64, dtype=torch.uint8))
+        read = []
+        original = file.source.pread_into
+        monkeypatch.setattr(
+            file.source, "pread_into", lambda at, into: (read.append(at), original(at, into))
+        )
+        write_safetensors(tmp_path / "y", parts, metadata={})
+    assert read == [4096, 4160, 4224]
 
 
 def test_a_derived_part_is_made_when_it_is_written(tmp_path):

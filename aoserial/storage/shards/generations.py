@@ -95,14 +95,17 @@ def remove_old(target: Target, before: Generation, *, index: str, written: Itera
         index: the name of the new index; empty when the set is one file without one.
         written: the names of the new files.
     """
-    now = Generation.of(target.folder, index)
+    try:
+        now = Generation.of(target.folder, index)
+    except PathError:
+        return  # the checkpoint is saved; what is left over harms nobody
     if not now.readable:
         return  # an index that we do not understand may name any of them
     old = {*before.own, target.single}
     old |= {name for name in now.present if _is_left_over(name, target.stem)}
     for name in sorted((old & now.present) - now.live - set(written)):
         if _PLAIN_NAME.fullmatch(name):
-            with suppress(OSError):  # the checkpoint is saved; what is left over harms nobody
+            with suppress(OSError):
                 os.unlink(os.path.join(target.folder, name))
 
 

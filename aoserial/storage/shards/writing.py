@@ -184,14 +184,18 @@ def _write_shard(
         return os.path.join(target.folder, str(named))
 
     with locating(shard=str(replace(name, digest=""))):
-        saved = write_planned(
-            os.path.join(target.folder, str(name)),
-            planned,
-            finish=finish,
-            durability=durability,
-            progress=progress,
-            name=final,
-        )
+        try:
+            saved = write_planned(
+                os.path.join(target.folder, str(name)),
+                planned,
+                finish=finish,
+                durability=durability,
+                progress=progress,
+                name=final,
+            )
+        except SaveError as error:
+            error.state = "unchanged"  # the set is, whatever became of a shard nothing names yet
+            raise
     facts = ShardFacts(
         nbytes=saved.nbytes,
         sha256=saved.sha256,
