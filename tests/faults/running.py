@@ -106,11 +106,8 @@ class Stage:
 
     def mode_of(self, name: str) -> int:
         """The permission bits of a file in either state; those of a temp file for others."""
-        modes = {
-            name: mode
-            for _, files in (self.old, self.new)
-            for name, (_, mode) in (files or {}).items()
-        }
+        states = [self.sources, *(files or {} for _, files in (self.old, self.new))]
+        modes = {path: mode for files in states for path, (_, mode) in files.items()}
         return modes.get(name, 0o600) & 0o777
 
     def fresh(self) -> Path:
@@ -196,8 +193,9 @@ class Stage:
         content = self.scenario.read(folder)
         return content, files_in(folder) if self.scenario.exact else None
 
-    def _sources(self, folder: Path) -> dict[str, bytes]:
-        return {name: (folder / name).read_bytes() for name in self.scenario.sources}
+    def _sources(self, folder: Path) -> dict[str, Any]:
+        kept = self.scenario.sources
+        return {name: found for name, found in files_in(folder).items() if name.startswith(kept)}
 
 
 def files_in(folder: Path) -> dict[str, Any]:

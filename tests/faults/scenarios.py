@@ -25,7 +25,7 @@ class Scenario:
         prepare: makes the old state in an empty folder; runs before `declare(2)`.
         act: does what is interrupted, in the folder.
         target: what a reader opens, by name; it may be absent in the old state.
-        sources: names of files that may not change, whatever happens.
+        sources: how the paths of files begin that may not change, whatever happens.
         exact: all files of the folder are, byte for byte, those of the old state or those of the
             new one, once a reader has opened the target; otherwise what is read alone counts (a set
             of shards may leave files that nothing names).
@@ -114,16 +114,21 @@ def _save_plain(name: str, value: int) -> Callable[[Path], None]:
     return lambda folder: aoserial.save(plain(value), folder / name)
 
 
-def _save_typed(which: int) -> Callable[[Path], None]:
-    def prepare(folder: Path) -> None:
-        made = declare(1)[which]
-        state = {
-            f"layer.{i}.weight": made(torch.full((40, 40), i + 1.0), torch.full((40, 1), 4.0))
-            for i in range(3)
-        }
-        aoserial.save(state | plain(1), folder / "model.safetensors")
+def _typed(which: int) -> dict[str, torch.Tensor]:
+    made = declare(1)[which]
+    state = {
+        f"layer.{i}.weight": made(torch.full((40, 40), i + 1.0), torch.full((40, 1), 4.0))
+        for i in range(3)
+    }
+    return state | plain(1)
 
-    return prepare
+
+def _save_typed(which: int) -> Callable[[Path], None]:
+    return lambda folder: aoserial.save(_typed(which), folder / "model.safetensors")
+
+
+def _save_typed_shards(folder: Path) -> None:
+    aoserial.save(_typed(1), folder / "old", max_shard_size=9000)
 
 
 def _migrate_beside(folder: Path) -> None:
@@ -221,6 +226,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         prepare=_save_shards(1),
         act=_save_shards(2),
         target="model.safetensors.index.json",
+        exact=False,
+    ),
+    Scenario(
+        name="migrate a set to another folder",
+        prepare=_save_typed_shards,
+        act=lambda folder: aoserial.migrate(folder / "old", folder / "new"),
+        target="new/model.safetensors.index.json",
+        sources=("old/",),
         exact=False,
     ),
 )

@@ -25,8 +25,8 @@ def main() -> int:
     print("|---" * (len(columns) + 1) + "|")
     for kind, counts in rows.items():
         print(f"| {kind} |", " | ".join(str(counts[column]) for column in columns), "|")
-    for finding in bad:
-        print(finding, file=sys.stderr)
+    for finding, count in Counter(bad).items():
+        print(f"{count} × {finding}", file=sys.stderr)
     return bool(bad)
 
 
