@@ -6,7 +6,9 @@ import errno
 import fcntl
 import hashlib
 import os
+import shutil
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -177,6 +179,38 @@ def test_a_reader_that_may_not_write_reads_the_header_from_the_journal(old, monk
     assert aoserial.verify(old, deep=True)
     assert old.read_bytes() == content
     assert journal_of(old).read_bytes() == left
+
+
+@pytest.fixture
+def nobodys(old):
+    """The file in a folder that this process may read and not write to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become nobody and come back")
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        path = Path(shutil.copy(old, folder))
+        torn(path)
+        path.chmod(0o644)
+        journal_of(path).chmod(0o644)
+        os.chmod(folder, 0o755)
+        os.seteuid(65534)
+        try:
+            yield path
+        finally:
+            os.seteuid(0)
+
+
+def test_in_a_folder_that_may_not_be_written_to_all_is_read_and_nothing_changes(nobodys):
+    before = {path.name: path.read_bytes() for path in nobodys.parent.iterdir()}
+    assert versions(nobodys) == {1}
+    assert aoserial.verify(nobodys, deep=True)
+    for write in (
+        lambda: aoserial.save({"a": torch.ones(1)}, nobodys),
+        lambda: aoserial.migrate(nobodys, in_place=True),
+    ):
+        with pytest.raises(SaveError, match="Permission denied") as caught:
+            write()
+        assert caught.value.state == "unchanged"
+    assert {path.name: path.read_bytes() for path in nobodys.parent.iterdir()} == before
 
 
 def test_while_the_writer_lives_readers_leave_file_and_journal_alone(old):
