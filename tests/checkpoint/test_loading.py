@@ -64,7 +64,7 @@ def test_progress_ends_at_the_whole(path):
 @pytest.mark.parametrize(
     ("option", "error"),
     [
-        ({"into": "torchao"}, UnsupportedOperationError),
+        ({"into": "somebody"}, OptionError),
         ({"verify": "thoroughly"}, UnsupportedOperationError),
         ({"assume": {"int4_cpu_isa": "avx9"}}, OptionError),
     ],

@@ -260,7 +260,7 @@ def test_an_interrupted_command_says_how_to_go_on_and_does(old, tmp_path, whole,
     ) as child:
         assert child.stdout.readline() == "finished\n"
         child.send_signal(signal.SIGINT)
-        _, told = child.communicate(timeout=60)
+        _, told = child.communicate(timeout=300)
     assert child.returncode == 130
     assert "--resume goes on with them" in told
     assert "Traceback" not in told

@@ -79,4 +79,5 @@ def main(root: Path) -> None:
     print(json.dumps(outcomes))
 
 
-main(Path(sys.argv[1]))
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
