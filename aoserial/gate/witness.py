@@ -95,6 +95,8 @@ def witness(rule: str, field: str, old: Schema, new: Schema, *worlds: World) -> 
     for direction in RULES[rule].breaks:
         written, writer, reader = ways[direction]
         for record in candidates(written, field, writer.registry):
+            if direction == "write" and _uses_older_names(record, written):
+                continue  # today's code writes today's names
             proof = fingerprint(written, {*record.attributes, *record.parts})
             outcome = outcome_of(record, proof, written, writer, reader)
             if outcome:
@@ -105,6 +107,11 @@ def witness(rule: str, field: str, old: Schema, new: Schema, *worlds: World) -> 
                     outcome=outcome,
                 )
     return None
+
+
+def _uses_older_names(record: Record, schema: Schema) -> bool:
+    older = {name for field in schema.fields for name in field.renamed_from}
+    return not older.isdisjoint({*record.attributes, *record.parts})
 
 
 def outcome_of(
@@ -126,7 +133,9 @@ def outcome_of(
         parts=record.parts,
         registry=writer.registry,
     )
-    return _silently_other(meant.attributes, found.attributes)
+    read_by = reader.registry.schema(found.type, found.version)
+    assert read_by is not None  # it has just been read by it
+    return _silently_other(meant.attributes, found.attributes, written, read_by)
 
 
 def _outcome_of_object(record: Record, written: Schema, writer: World, reader: World) -> str:
@@ -139,17 +148,30 @@ def _outcome_of_object(record: Record, written: Schema, writer: World, reader: W
         return ""
     meant = check_members(nested, writer.registry, [])
     assert isinstance(meant, Nested)
-    schema = reader.registry.schema(written.type, written.version)
+    read_by = reader.registry.schema(written.type, written.version)
+    assert read_by is not None  # it has just been read by it
     used = set(nested.fields)  # the envelope keeps the fingerprint of every object in use
-    if schema is not None and fingerprint(schema, used) != fingerprint(written, used):
+    if fingerprint(read_by, used) != fingerprint(written, used):
         return "DriftError: the object was written with another schema of the same version"
-    return _silently_other(meant.fields, found.fields)
+    return _silently_other(meant.fields, found.fields, written, read_by)
 
 
-def _silently_other(meant: Mapping[str, Value], taken: Mapping[str, Value]) -> str:
-    for name, value in meant.items():
-        if name in taken and repr(taken[name]) != repr(value):
-            return f"no error: {name} is taken for {taken[name]!r}, and was {value!r}"
+def _silently_other(
+    meant: Mapping[str, Value], taken: Mapping[str, Value], written: Schema, read_by: Schema
+) -> str:
+    """An attribute that the reader takes for another value than the writer's; empty for none.
+
+    Args:
+        meant, taken: by the names that the two schemas have for them.
+    """
+    for field in written.attributes:
+        for name in (field.name, *field.renamed_from):
+            known = read_by.by_name.get(name)
+            if known is None or known.name not in taken:
+                continue
+            if repr(taken[known.name]) != repr(meant[field.name]):
+                value = meant[field.name]
+                return f"no error: {known.name} is taken for {taken[known.name]!r}, was {value!r}"
     return ""
 
 

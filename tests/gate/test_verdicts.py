@@ -177,6 +177,22 @@ def every_file(schema: Schema, writer: World) -> list[Record]:
     return found
 
 
+def names_older(schema: Schema) -> bool:
+    """Whether a condition names an attribute by a name that it has no more."""
+    conditions = {field.when[0] for field in schema.fields if field.when}
+    return any(conditions.intersection(field.renamed_from) for field in schema.fields)
+
+
+def presently(written: Schema, read_by: Schema) -> dict[str, str]:
+    """Each field of one schema under the name that it has in the other."""
+    return {
+        field.name: read_by.by_name[name].name
+        for field in written.live_fields
+        for name in (field.name, *field.renamed_from)
+        if name in read_by.by_name
+    }
+
+
 def meaning(record: Record, schema: Schema, of: World) -> dict[str, Value]:
     found = resolve(
         schema,
@@ -203,10 +219,11 @@ def test_what_the_gate_lets_through_loads_and_means_the_same(change):
     if not any("write" in RULES[rule].breaks for rule in rules):
         groups = tuple(prefix for prefix in new.ignorable if prefix not in old.ignorable)
         for record in every_file(new, after):
-            if not any(
-                name.startswith(groups) for name in record.attributes.keys() - set(new.by_name)
-            ):
-                read_back(record, after, before)  # what only a yet newer writer adds is left out
+            names = {*record.attributes, *record.parts}
+            newer = any(name.startswith(groups) for name in names - set(new.by_name))
+            older = names & {name for field in new.fields for name in field.renamed_from}
+            if not newer and not older:  # this code writes neither
+                read_back(record, after, before)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -216,6 +233,8 @@ def test_what_the_gate_refuses_fails_as_its_witness_says(change):
     before, after = world(old), world(new)
     if not every_file(old, before) or not every_file(new, after):
         return  # a schema that no record satisfies
+    if any(names_older(schema) for schema in change):
+        return  # found all the same; but no record can ever hold what such a rule asks for
     for one in compare(old, new):
         if not RULES[one.rule].breaks:
             continue
@@ -231,6 +250,8 @@ def test_what_the_gate_refuses_fails_as_its_witness_says(change):
         else:
             assert shown.outcome.startswith("no error")
             meant = meaning(record, written, writer)
+            names = presently(written, old if reader is before else new)
             assert any(
-                repr(found.attributes.get(name)) != repr(value) for name, value in meant.items()
+                repr(found.attributes.get(names.get(name, name))) != repr(value)
+                for name, value in meant.items()
             )
