@@ -236,7 +236,9 @@ def test_a_converted_set_keeps_no_journal(old, tmp_path):
 
 
 PROGRAM = """
-import sys, time
+import signal, sys, time
+# a shell has what it starts in the background ignore it
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
 import checkpoint.test_resuming as here
 from aoserial.cli.app import run
