@@ -271,3 +271,11 @@ def test_a_type_without_a_folder_of_documents_is_found():
 
 def test_every_rule_says_how_to_put_it_right():
     assert all(rule.fix and rule.id == name for name, rule in RULES.items())
+
+
+@pytest.mark.parametrize("name", ["zero_point", "gain"])
+def test_a_name_that_older_readers_may_ignore_makes_them_lose_the_field_silently(name, folder):
+    schema = edited(name, name=f"hint_{name}", renamed_from=(name,))
+    (finding,) = checked(code(folder, OPTIONS, schema), mode="write").findings
+    assert finding.rule == "FIELD_RENAMED"
+    assert finding.witness.outcome.startswith(f"no error: {name} is taken")

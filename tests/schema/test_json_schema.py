@@ -18,8 +18,9 @@ from referencing import Registry as Resources, Resource
 
 from aoserial import torchao
 from aoserial.errors import AoserialError
+from aoserial.gate.candidates import candidates
 from aoserial.gate.example import example
-from aoserial.gate.witness import as_json, candidates
+from aoserial.gate.witness import as_json
 from aoserial.schema import REGISTRY, Schema, builtin, resolve
 from aoserial.schema.registry import builtin_documents
 from aoserial.schema.values import decode
