@@ -4,7 +4,6 @@
 `unflatten` and `load_into` are in modules of their own that import torch.
 """
 
-from aoserial.checkpoint.history import History, TypeTold, history, types
 from aoserial.checkpoint.planning import MigrationPlan, PlanRow, plan
 from aoserial.checkpoint.report import AoserialWarning, LoadReport
 from aoserial.checkpoint.summary import Summary, TypeSummary, inspect
@@ -12,17 +11,13 @@ from aoserial.checkpoint.verifying import Verdict, verify
 
 __all__ = [
     "AoserialWarning",
-    "History",
     "LoadReport",
     "MigrationPlan",
     "PlanRow",
     "Summary",
     "TypeSummary",
-    "TypeTold",
     "Verdict",
-    "history",
     "inspect",
     "plan",
-    "types",
     "verify",
 ]

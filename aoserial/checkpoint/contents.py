@@ -23,6 +23,9 @@ from aoserial.record import Catalog, Group, Record
 from aoserial.record.envelope import collect_objects
 from aoserial.schema import REGISTRY, fingerprint
 
+# a file of ours needs none of it, and it takes longer to import than all else
+REGISTRY.families["torchao"] = "aoserial.torchao"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
@@ -122,6 +125,8 @@ def upgrader_for(assume: Mapping[str, str] | None) -> Upgrader:
         OptionError: an answer that is none, or to something nothing asks, which would otherwise go
             unnoticed.
     """
+    for family in REGISTRY.families if assume else ():
+        REGISTRY.load_family(family)  # its steps may ask what is answered
     questions = STEPS.questions
     for name, answer in (assume or {}).items():
         if name not in questions:

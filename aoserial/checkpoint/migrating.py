@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from aoserial.checkpoint.archives import ShardedArchive, open_archive
+from aoserial.checkpoint.archives import open_archive
+from aoserial.checkpoint.archives.sharded import ShardedArchive
 from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan_of
 from aoserial.checkpoint.rewriting import Format, contents_of, format_for, write_again, write_header

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from aoserial.checkpoint.archives import Archive, SafetensorsArchive, ShardedArchive
+from aoserial.checkpoint.archives import Archive, SafetensorsArchive
+from aoserial.checkpoint.archives.sharded import ShardedArchive
 from aoserial.checkpoint.building import Progress, migrated_record
 from aoserial.checkpoint.companions import bring_along
 from aoserial.checkpoint.contents import Prepared

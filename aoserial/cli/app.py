@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from aoserial._version import __version__
-from aoserial.checkpoint import history, inspect, plan, types, verify
+from aoserial.checkpoint import inspect, plan, verify
 from aoserial.cli import render
 from aoserial.cli.golden import golden
 from aoserial.cli.schema import schema
@@ -225,6 +225,7 @@ def scan_command(path: str) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print for machines.")
 def history_command(type_name: str | None, as_json: bool) -> int:
     """Shows a type's versions and the steps between them; without TYPE, all types."""
+    from aoserial.checkpoint.history import history, types  # the tables of torchao
     from aoserial.cli import history as shown
 
     found = types() if type_name is None else history(type_name)

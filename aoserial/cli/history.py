@@ -5,8 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from aoserial.checkpoint import History, TypeTold
-from aoserial.checkpoint.history import FieldTold, StepTold, VersionTold
+from aoserial.checkpoint.history import FieldTold, History, StepTold, TypeTold, VersionTold
 from aoserial.cli.render import say, table
 
 _WIDTH = 100

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -50,10 +51,16 @@ class Type:
 
 @dataclass
 class Registry:
-    """A table of types and enums. Plug-ins are looked for once, when an id is not found."""
+    """A table of types and enums. Plug-ins are looked for once, when an id is not found.
+
+    Attributes:
+        families: what an id begins with, up to its first dot → the module that declares such types
+            when it is imported, which nobody need do before one is met.
+    """
 
     types: dict[str, Type] = field(default_factory=dict)
     enums: dict[str, EnumSchema] = field(default_factory=dict)
+    families: dict[str, str] = field(default_factory=dict)
     plugins: bool = False
     _loaded: bool = False
 
@@ -85,10 +92,17 @@ class Registry:
         self.enums[schema.type] = schema
 
     def find(self, type_id: str) -> Type | None:
-        """The type of that id, or None; plug-ins may register it first."""
+        """The type of that id, or None; its family or plug-ins may register it first."""
+        if type_id not in self.types:
+            self.load_family(type_id.partition(".")[0])
         if type_id not in self.types:
             self.load_plugins()
         return self.types.get(type_id)
+
+    def load_family(self, prefix: str) -> None:
+        """Imports what declares the types whose ids begin so, where that is known."""
+        if prefix in self.families:
+            importlib.import_module(self.families[prefix])
 
     def schema(self, type_id: str, version: int) -> Schema | None:
         """The schema of a type's version, None when type or version is not known."""

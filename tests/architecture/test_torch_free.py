@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 from support import containers, pickle_assembler as asm
 
+from aoserial.checkpoint.archives.safetensors import TORCHAO_NAMES_KEY
+from aoserial.storage.safetensors import write_safetensors
+from aoserial.torchao.layout import NAMES_KEY
+
 CASE = Path(__file__).parents[2] / "fixtures/torchao-0.15.0/float8wo_v2/model.safetensors"
 HEAVY = ("torch", "numpy", "safetensors")
 
@@ -77,6 +81,17 @@ def test_nor_does_this_for_a_pickle(code, wrap, tmp_path):
     path = tmp_path / "model.pt"
     path.write_bytes(wrap(asm.stream(asm.dict_(asm.text("w"), asm.tensor()))))
     assert heavy_modules_after(code.format(str(path))) == "loaded []"
+
+
+def test_a_file_of_ours_is_inspected_without_the_tables_of_torchao(tmp_path):
+    write_safetensors(tmp_path / "x.safetensors", {}, metadata={"format": "pt"})
+    code = f"import aoserial; aoserial.inspect({str(tmp_path / 'x.safetensors')!r})"
+    report = f"{code}\nimport sys; print('aoserial.torchao' in sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", report], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "False\n"
+    assert TORCHAO_NAMES_KEY == NAMES_KEY
 
 
 def test_the_first_name_that_needs_torch_loads_it():

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from aoserial.checkpoint import history, types
+from aoserial.checkpoint.history import history, types
 from aoserial.cli.app import run
 from aoserial.errors import UnknownTypeError
 from aoserial.migrations import STEPS, Steps, migration

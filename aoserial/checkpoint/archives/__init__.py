@@ -7,13 +7,12 @@ import os
 from aoserial.checkpoint.archives.archive import Archive
 from aoserial.checkpoint.archives.opening import first_bytes, open_file
 from aoserial.checkpoint.archives.safetensors import SafetensorsArchive
-from aoserial.checkpoint.archives.sharded import ShardedArchive
 from aoserial.errors import locating
 from aoserial.storage import Source
 from aoserial.storage.shards import find_checkpoint
 from aoserial.storage.sniff import is_json
 
-__all__ = ["Archive", "SafetensorsArchive", "ShardedArchive", "open_archive"]
+__all__ = ["Archive", "SafetensorsArchive", "open_archive"]
 
 
 def open_archive(path: str | os.PathLike[str]) -> Archive:
@@ -39,4 +38,8 @@ def open_archive(path: str | os.PathLike[str]) -> Archive:
         except BaseException:
             source.close()
             raise
-        return ShardedArchive.open(source) if indexed else open_file(source)
+        if not indexed:
+            return open_file(source)
+        from aoserial.checkpoint.archives.sharded import ShardedArchive  # reads sets of all formats
+
+        return ShardedArchive.open(source)

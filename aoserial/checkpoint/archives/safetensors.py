@@ -20,11 +20,11 @@ from aoserial.storage.safetensors import (
     drop_journal,
     read_header,
 )
-from aoserial.torchao import decode_layout, is_torchao
 
 if TYPE_CHECKING:
     import torch
 
+TORCHAO_NAMES_KEY = "tensor_names"  # `torchao.layout.NAMES_KEY`, known without its tables
 CHUNK_BYTES = 4 << 20  # large enough that the reads do not show, small enough to stay in cache
 
 
@@ -154,6 +154,9 @@ def catalog_of(
     """
     if ENVELOPE_KEY in metadata:
         return decode_envelope(metadata, entries, header, partial=partial, faults=faults)
-    if is_torchao(metadata):
-        return decode_layout(metadata, entries, partial=partial)
+    if TORCHAO_NAMES_KEY in metadata:
+        from aoserial.torchao import decode_layout, is_torchao  # its tables take long to import
+
+        if is_torchao(metadata):
+            return decode_layout(metadata, entries, partial=partial)
     return Catalog(layout="plain", plain={key: key for key in entries}, metadata=dict(metadata))
