@@ -16,15 +16,13 @@ from aoserial.errors import (
     MissingPartError,
     UnsupportedOperationError,
     UnsupportedTensorError,
-    locating,
     raise_all,
 )
 from aoserial.record import strays
 from aoserial.record.envelope import ENVELOPE_KEY
-from aoserial.storage import TensorPart
-from aoserial.storage.safetensors import Entry
+from aoserial.storage.collecting import collector_paused
 from aoserial.tensors import Loaded
-from aoserial.tensors.assembling import assemble, collector_paused
+from aoserial.tensors.assembling import assemble, entries_of
 from aoserial.torchao.layout import NAMES_KEY
 
 
@@ -179,18 +177,14 @@ class Loader:
 
     def _build(self, description: Description, names: list[str]) -> Iterator[tuple[str, Loaded]]:
         tensors = {key: self._held.pop(key) for name in names for key in description.records[name]}
-        entries: dict[str, Entry] = {}
-        for key, tensor in tensors.items():
-            with locating(name=key):
-                part = TensorPart(tensor)
-            entries[key] = (part.dtype, part.shape, 0, part.nbytes)
+        entries = entries_of(tensors)
         for name in names:
             del self._lacking[name]
         prepared = prepare(description.catalog(names, entries), self._upgrader)
         if self._strict:
             refuse_unknown(prepared)
         for one in prepared:
-            yield from assemble(one.group, one.outcome, tensors)
+            yield from assemble(one.group, one.outcome, tensors, reason=one.reason)
 
     def _leftovers(self) -> Iterator[AoserialError]:
         for name in self._lacking:

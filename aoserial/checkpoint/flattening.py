@@ -10,13 +10,11 @@ import torch
 from aoserial.checkpoint.archives.safetensors import catalog_of
 from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.gathering import gather
-from aoserial.errors import UnsupportedTensorError
 from aoserial.record.envelope import lay_out
 from aoserial.schema import REGISTRY
-from aoserial.storage import TensorPart
-from aoserial.storage.safetensors import Entry
+from aoserial.storage.collecting import collector_paused
 from aoserial.tensors import Loaded
-from aoserial.tensors.assembling import assemble, collector_paused
+from aoserial.tensors.assembling import assemble, entries_of, tensor_of
 
 
 def flatten(state: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, str]]:
@@ -32,11 +30,7 @@ def flatten(state: Mapping[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str
         AoserialError: whatever `save` raises before it writes.
     """
     sheet = lay_out(gather(state), REGISTRY, sealed=False)
-    plain = {
-        key: part.tensor if isinstance(part, TensorPart) else part.read()
-        for key, part in sheet.parts.items()
-    }
-    return plain, sheet.metadata
+    return {key: tensor_of(part) for key, part in sheet.parts.items()}, sheet.metadata
 
 
 def unflatten(
@@ -51,20 +45,12 @@ def unflatten(
     Raises:
         AoserialError: metadata that does not describe the tensors; types that cannot be resolved.
     """
-    entries: dict[str, Entry] = {}
-    for key, tensor in plain_tensors.items():
-        if not isinstance(tensor, torch.Tensor):
-            raise UnsupportedTensorError(f"is a {type(tensor).__name__}, not a tensor").locate(
-                name=key
-            )
-        part = TensorPart(tensor)
-        entries[key] = (part.dtype, part.shape, 0, part.nbytes)
-    catalog = catalog_of(metadata, entries, partial=True)
+    catalog = catalog_of(metadata, entries_of(plain_tensors), partial=True)
     state: dict[str, Loaded] = {}
     used = set(catalog.plain.values())
     with collector_paused():
         for one in prepare(catalog, upgrader_for(None)):
-            state.update(assemble(one.group, one.outcome, plain_tensors))
+            state.update(assemble(one.group, one.outcome, plain_tensors, reason=one.reason))
             used.update(key for keys in one.group.members.values() for key in keys)
     for name, key in catalog.plain.items():
         state[name] = plain_tensors[key]

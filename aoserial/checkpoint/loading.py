@@ -22,8 +22,8 @@ from aoserial.errors import (
     raise_all,
 )
 from aoserial.record import Catalog, Record
+from aoserial.storage.collecting import collector_paused
 from aoserial.tensors import InertTensor, Loaded
-from aoserial.tensors.assembling import collector_paused
 from aoserial.tensors.convert import Build, builder
 from aoserial.torchao.installed import Installed
 

@@ -16,10 +16,10 @@ from aoserial.errors import OptionError, locating
 from aoserial.record.envelope import WRITER, Contents, lay_out, lay_out_shards, seal
 from aoserial.schema import REGISTRY
 from aoserial.storage import Durability, Part, ViewPart
+from aoserial.storage.collecting import collector_paused
 from aoserial.storage.pickle import write_archive
 from aoserial.storage.safetensors import write_safetensors
 from aoserial.storage.shards import Resume, Shard, Target, write_set
-from aoserial.tensors.assembling import collector_paused
 from aoserial.torchao.support import lay_out_records, sort_state_dict
 
 

@@ -12,7 +12,6 @@ import torch
 from aoserial.checkpoint.gathering import check_plain, record_of
 from aoserial.checkpoint.marks import Mark
 from aoserial.errors import UnsupportedTensorError
-from aoserial.storage import TensorPart
 from aoserial.storage.dtypes import dtype_name
 from aoserial.storage.pickle import (
     ArrayPart,
@@ -31,6 +30,7 @@ from aoserial.storage.pickle import (
 from aoserial.storage.pickle.copying import STAYS, attributes_of, copy_tree
 from aoserial.storage.pickle.views import SharedStorages
 from aoserial.tensors import InertTensor, Loaded
+from aoserial.tensors.assembling import tensor_of
 from aoserial.tensors.pickling import arguments_of
 
 
@@ -132,10 +132,7 @@ def _saved(tensor: torch.Tensor, storages: dict[int, MemoryStorage]) -> Value:
     record = record_of(tensor)
     if record is None:
         return _plain(tensor, storages)
-    parts = {
-        name: _plain(part.tensor if isinstance(part, TensorPart) else part.read(), storages)
-        for name, part in record.parts.items()
-    }
+    parts = {name: _plain(tensor_of(part), storages) for name, part in record.parts.items()}
     return Rebuilt(record.type, record.version, (*arguments_of(record), parts))
 
 

@@ -23,9 +23,9 @@ from aoserial.errors import (
 from aoserial.migrations import Upgrader
 from aoserial.record import Catalog, Record, key_prefix
 from aoserial.storage import Part, TensorPart
-from aoserial.storage.safetensors import Entry
+from aoserial.storage.collecting import collector_paused
 from aoserial.tensors import CLASSES, InertTensor, to_record
-from aoserial.tensors.assembling import assemble, collector_paused
+from aoserial.tensors.assembling import assemble, entries_of, tensor_of
 from aoserial.torchao.converting import to_torchao
 from aoserial.torchao.layout import NAMES_KEY, decode_layout, describes
 from aoserial.torchao.live import is_live, to_torchao_record
@@ -49,11 +49,7 @@ def flatten_tensor_state_dict(
     """
     with collector_paused():
         parts, metadata = lay_out(tensors_dict)
-    tensors = {
-        key: part.tensor if isinstance(part, TensorPart) else part.read()
-        for key, part in parts.items()
-    }
-    return tensors, metadata
+    return {key: tensor_of(part) for key, part in parts.items()}, metadata
 
 
 def lay_out(
@@ -120,12 +116,9 @@ def unflatten_tensor_state_dict(
     """
     if NAMES_KEY not in metadata:
         raise UnsupportedTensorError(f"the metadata is not torchao's: it has no {NAMES_KEY!r}")
-    entries: dict[str, Entry] = {}
-    for key, tensor in tensors_data_dict.items():
-        part = TensorPart(tensor)
-        entries[key] = (part.dtype, part.shape, 0, part.nbytes)
     with collector_paused():
-        return _unflatten(decode_layout(metadata, entries, partial=True), tensors_data_dict)
+        catalog = decode_layout(metadata, entries_of(tensors_data_dict), partial=True)
+        return _unflatten(catalog, tensors_data_dict)
 
 
 def _unflatten(

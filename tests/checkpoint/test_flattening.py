@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from safetensors import safe_open
@@ -75,6 +77,23 @@ def test_torchaos_metadata_is_read_too():
     assert leftover == {}
     for name, values in expected.items():
         assert same_bytes(state[name].dequantize(), values)
+
+
+def test_an_inert_tensor_says_why_it_is_in_memory_too():
+    described = {
+        "_type": "Int4PlainInt32Tensor",
+        "_data": {"block_size": [1, 8], "shape": [2, 8]},
+        "_tensor_data_names": ["qdata", "scale", "zero_point"],
+    }
+    plain = {
+        "m._w_qdata": torch.zeros(2, 1, dtype=torch.int32),
+        "m._w_scale": torch.ones(1, 2),
+        "m._w_zero_point": torch.zeros(1, 2),
+    }
+    metadata = {"tensor_names": '["m.w"]', "m.w": json.dumps(described)}
+    state, leftover = aoserial.unflatten(plain, metadata)
+    assert leftover == {}
+    assert "in the order of an NPU" in state["m.w"].reason
 
 
 def test_what_is_no_tensor_is_refused(state):
