@@ -39,13 +39,7 @@ class Identified:
     era: Era | None
 
 
-def identify(raw: Record) -> Record | None:
-    """`identify_with_era` without the era."""
-    found = identify_with_era(raw)
-    return None if found is None else found.record
-
-
-def identify_with_era(raw: Record) -> Identified | None:
+def identify(raw: Record) -> Identified | None:
     """The record of torchao's type that a raw record is, its parts the same in the same order.
 
     Returns:
@@ -178,7 +172,7 @@ class _Translation:
             attributes=FrozenMap(fields),
             parts=inside(self._raw.parts, path),
         )
-        found = identify_with_era(raw)
+        found = identify(raw)
         if found is None:
             self.unknown.append(nested.type)
             return nested

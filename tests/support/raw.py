@@ -11,7 +11,7 @@ from aoserial.record import Record
 from aoserial.record.pickled import PREFIX
 from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.storage import TensorPart
-from aoserial.torchao.pickled import identify
+from aoserial.torchao import pickled
 
 
 def raw(
@@ -38,6 +38,12 @@ def member(path: str, value: object) -> Symbol:
 def instance(path: str, **fields: Value) -> Nested:
     """An object, as a pickle has it."""
     return Nested(PREFIX + path, 1, FrozenMap(fields))
+
+
+def identify(record: Record) -> Record | None:
+    """The record of torchao's type that a raw record is; None for a class it never pickled."""
+    found = pickled.identify(record)
+    return None if found is None else found.record
 
 
 def upgraded(record: Record, assume: Mapping[str, str] | None = None) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from support.raw import identify
 
 from aoserial.errors import EraError, FieldError, OpaqueBytesError
 from aoserial.kernels.arithmetic import pack_nibbles
@@ -12,7 +13,6 @@ from aoserial.record import Record
 from aoserial.schema import FrozenMap, Nested, Symbol
 from aoserial.storage import TensorPart
 from aoserial.tensors import from_record
-from aoserial.torchao.pickled import identify
 
 AQT = "torchao.dtypes.affine_quantized_tensor.AffineQuantizedTensor"
 OLD = "torchao.dtypes.affine_quantized_tensor"

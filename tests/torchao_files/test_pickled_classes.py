@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from support.raw import instance, member, raw, upgraded
+from support.raw import identify, instance, member, raw, upgraded
 
 from aoserial.errors import EraError, OpaqueBytesError
 from aoserial.migrations import STEPS
@@ -14,7 +14,6 @@ from aoserial.schema import REGISTRY
 from aoserial.torchao import float8, integers, mx, nvfp4, settings
 from aoserial.torchao.classes import CLASSES, ENUMS, OBJECTS
 from aoserial.torchao.opaque import OPAQUE
-from aoserial.torchao.pickled import identify
 
 FLOAT8 = "torchao.quantization.quantize_.workflows.float8.float8_tensor"
 PREFERENCE = "torchao.quantization.quantize_.common.kernel_preference.KernelPreference"

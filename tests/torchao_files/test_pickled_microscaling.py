@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from support.raw import instance, member, raw, upgraded
+from support.raw import identify, instance, member, raw, upgraded
 
 from aoserial.errors import AoserialError, FieldError, MissingFieldError, UnsupportedTensorError
 from aoserial.migrations import Upgrader
 from aoserial.record.pickled import decode_pickle
 from aoserial.schema import FrozenMap, Nested, Symbol
 from aoserial.storage.pickle import Name, TorchDevice, WrapperSubclass
-from aoserial.torchao.pickled import identify
 from aoserial.torchao.steps.microscaling import with_mx_activation
 
 MX = "torchao.prototype.mx_formats.mx_tensor.MXTensor"

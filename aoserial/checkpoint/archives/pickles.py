@@ -21,7 +21,7 @@ from aoserial.storage.pickle import (
     WrapperSubclass,
     tensors_inside,
 )
-from aoserial.torchao.pickled import identify_with_era
+from aoserial.torchao.pickled import identify
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +53,7 @@ class PickleArchive(FileArchive):
         """The catalog, its groups of torchao's types told by their fields."""
         for group in self._found.catalog.groups:
             try:
-                found = identify_with_era(group.template)
+                found = identify(group.template)
             except EraError as fault:
                 group.fault = fault
                 continue
