@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from aoserial.errors import AoserialError
 from aoserial.storage import AtomicFile, Source
-from aoserial.storage.shards import INDEX_SUFFIX
 from aoserial.storage.sniff import SNIFF_BYTES, is_pickle, is_safetensors
 
 _CHUNK_BYTES = 4 << 20
@@ -64,6 +63,8 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def _holds_weights(folder: str, name: str) -> bool:
+    from aoserial.storage.shards import INDEX_SUFFIX  # only sets have companions
+
     if name.endswith((INDEX_SUFFIX, *_OF_OTHERS)):
         return True
     try:

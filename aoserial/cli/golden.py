@@ -8,8 +8,6 @@ from pathlib import Path
 import click
 
 from aoserial.cli import render
-from aoserial.golden.settings import settings_of
-from aoserial.golden.suite import checks
 
 CLEAN, FINDINGS = 0, 1
 _PROJECT = click.argument("project", default=".", type=click.Path(path_type=Path))
@@ -39,6 +37,8 @@ def verify_command(project: Path) -> int:
 
 def _run(project: Path, *, record: bool) -> int:
     from aoserial.golden import load_cases
+    from aoserial.golden.settings import settings_of
+    from aoserial.golden.suite import checks
 
     settings = settings_of(project.resolve())
     cases = load_cases(settings.cases, root=settings.root)
@@ -102,6 +102,7 @@ def report_command(  # noqa: PLR0917 - click calls it by keyword
     project in this folder are taken. Exit status 1 when this checkout does not read a file as it
     was written; what other readers make of it is reported only.
     """
+    from aoserial.golden.settings import settings_of
     from aoserial.report import lines, markdown, page, read_all
 
     if not folders:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from aoserial.errors import EraError
 from aoserial.record import Era, Record, shared
-from aoserial.record.pickled import PREFIX
+from aoserial.record.raw import PREFIX
 from aoserial.schema import REGISTRY, FrozenMap, Nested, Schema, Symbol, Value
 from aoserial.torchao.classes import CLASSES, ENUMS, OBJECTS
 from aoserial.torchao.eras import era_of_form, eras_of_fields, eras_of_values

@@ -8,7 +8,7 @@ import torch
 
 from aoserial.migrations import Outcome, Upgrader
 from aoserial.record import Record
-from aoserial.record.pickled import PREFIX
+from aoserial.record.raw import PREFIX
 from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.storage import TensorPart
 from aoserial.torchao import pickled

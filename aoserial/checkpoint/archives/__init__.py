@@ -9,7 +9,6 @@ from aoserial.checkpoint.archives.opening import first_bytes, open_file
 from aoserial.checkpoint.archives.safetensors import SafetensorsArchive
 from aoserial.errors import locating
 from aoserial.storage import Source
-from aoserial.storage.shards import find_checkpoint
 from aoserial.storage.sniff import is_json
 
 __all__ = ["Archive", "SafetensorsArchive", "open_archive"]
@@ -31,6 +30,8 @@ def open_archive(path: str | os.PathLike[str]) -> Archive:
     path = os.fspath(path)
     with locating(file=path):
         if os.path.isdir(path):
+            from aoserial.storage.shards import find_checkpoint  # sets are not for everybody
+
             path = find_checkpoint(path)
         source = Source.open(path)
         try:

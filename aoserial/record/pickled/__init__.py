@@ -2,6 +2,6 @@
 
 from aoserial.record.pickled.decode import Pickled, decode_pickle
 from aoserial.record.pickled.own import own_record
-from aoserial.record.pickled.walk import NAME, PART, PREFIX, unwrapped
+from aoserial.record.pickled.walk import unwrapped
 
-__all__ = ["NAME", "PART", "PREFIX", "Pickled", "decode_pickle", "own_record", "unwrapped"]
+__all__ = ["Pickled", "decode_pickle", "own_record", "unwrapped"]

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from aoserial.errors import LimitError
+from aoserial.record.raw import NAME, PART, PREFIX
 from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.schema.values import MAX_DEPTH
 from aoserial.storage import Part, Shape
@@ -46,10 +47,6 @@ from aoserial.storage.pickle import (
     WrapperSubclass,
     fields_of,
 )
-
-PREFIX = "pickle."
-PART = "pickle.part"
-NAME = "pickle.name"
 
 # Real tensors have at most a hundred; shared tuples can stand for billions
 _MAX_VALUES = 10_000

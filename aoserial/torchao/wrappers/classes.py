@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from aoserial.record import Record
-from aoserial.record.pickled import NAME
+from aoserial.record.raw import NAME
 from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.torchao.affine.classes import FORMS
 from aoserial.torchao.forms import Form, PickledType
