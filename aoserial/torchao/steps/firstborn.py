@@ -9,6 +9,7 @@ from aoserial.migrations import migration
 from aoserial.record import Record
 from aoserial.schema import Symbol
 from aoserial.storage import Part, compute
+from aoserial.torchao.steps.int4 import nibbles_swapped
 from aoserial.torchao.steps.settings import activation, granularity, mapping
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def leave_per_channel_uint4(record: Record) -> Record:
         record.at(1, type="aoserial.Int4Tensor")
         .drop("elem", "scales")
         .put(
-            qdata=compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape, by_rows=1),
+            qdata=nibbles_swapped(codes),
             scale=scales.view(scales.dtype, (rows, 1)),
             zero_point=compute(_zeros_for, scales, dtype="int8", shape=(rows, 1)),
         )
@@ -134,10 +135,6 @@ def _unpack_signed(packed: torch.Tensor) -> torch.Tensor:
 
     codes = _codes(packed.view(torch.uint8), 2).to(torch.int8)
     return (codes ^ 2) - 2
-
-
-def _swap_nibbles(packed: torch.Tensor) -> torch.Tensor:
-    return packed >> 4 | packed << 4
 
 
 def _zeros_for(scales: torch.Tensor) -> torch.Tensor:

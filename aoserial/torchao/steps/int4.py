@@ -107,6 +107,15 @@ def _transpose(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.transpose(-2, -1).contiguous()
 
 
+def nibbles_swapped(packed: Part) -> Part:
+    """Bytes of two codes whose first was in the high nibble, with it in the low one."""
+    return compute(_swap_nibbles, packed, dtype="uint8", shape=packed.shape, by_rows=1)
+
+
+def _swap_nibbles(packed: torch.Tensor) -> torch.Tensor:
+    return packed << 4 | packed >> 4
+
+
 def _signed_to_unsigned(packed: torch.Tensor) -> torch.Tensor:
     """Adds 8 to both codes of each byte, which flips the top bit of each nibble."""
     import torch  # torch-free module

@@ -12,6 +12,7 @@ from aoserial.schema import FrozenMap, Nested, Symbol, Value
 from aoserial.storage import Part, compute
 from aoserial.torchao.mx import MX_KWARGS_0_13
 from aoserial.torchao.steps.fp4 import to_our_nvfp4
+from aoserial.torchao.steps.int4 import nibbles_swapped
 
 if TYPE_CHECKING:
     import torch
@@ -58,7 +59,7 @@ def put_even_elements_low(record: Record) -> Record:
     given = record.attributes
     codes = record.parts["qdata"]
     if given["_elem_dtype"] == _FP4:
-        codes = compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape, by_rows=1)
+        codes = nibbles_swapped(codes)
     elif given["_elem_dtype"] in _FP6 and given["_pack_fp6"]:
         codes = _unpack_fp6(codes, given["_block_size"])
     return (
@@ -115,7 +116,7 @@ def put_even_codes_low(record: Record) -> Record:
     return (
         record.at(3)
         .rename(**{old: new for old, new in names.items() if old in held})
-        .put(qdata=compute(_swap_nibbles, codes, dtype="uint8", shape=codes.shape, by_rows=1))
+        .put(qdata=nibbles_swapped(codes))
     )
 
 
@@ -182,10 +183,6 @@ def _kwargs(given: Value) -> Nested | None:
     preference = _preference(given["gemm_kernel_choice"])
     fields = kept.replace(kernel_preference=preference)
     return Nested("torchao.QuantizeTensorToMXKwargs", 1, fields)
-
-
-def _swap_nibbles(packed: torch.Tensor) -> torch.Tensor:
-    return packed << 4 | packed >> 4
 
 
 def _unpack_fp6(packed: Part, block: Value) -> Part:

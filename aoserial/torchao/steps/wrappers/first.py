@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from aoserial.errors import FieldError
 from aoserial.migrations import migration
 from aoserial.record import Record
 from aoserial.schema import FrozenMap, Nested, Symbol
-from aoserial.storage import Part, compute, describe
-from aoserial.torchao.steps.int4 import split_scale_and_zero, untiled
+from aoserial.storage import describe
+from aoserial.torchao.steps.int4 import split_scale_and_zero, transposed, untiled
 from aoserial.torchao.steps.int4_cpu import INT4_CPU_ISA, REPAIRS_INT4_CPU, unpack_int4_cpu
 from aoserial.torchao.steps.settings import activation, granularity
 from aoserial.torchao.wrappers.schemas import FIRST_DYNAMIC_INT8, FIRST_INT4, FIRST_INT8
-
-if TYPE_CHECKING:
-    import torch
 
 # quant_int8_dynamic_per_token_linear: scales of max|x| / 127, none below 1e-5
 _PER_TOKEN = activation(
@@ -117,17 +113,8 @@ def _int8(record: Record, settings: Nested | None) -> Record:
         shape=record.shape,
         dtype=record.dtype,
         attributes=FrozenMap(block_size=(1, columns), activation=settings),
-        parts={"qdata": _turned(codes), "scale": scale.view(scale.dtype, (rows, 1))},
+        parts={"qdata": transposed(codes), "scale": scale.view(scale.dtype, (rows, 1))},
     )
-
-
-def _turned(codes: Part) -> Part:
-    shape = (codes.shape[1], codes.shape[0])
-    return compute(_transpose, codes, dtype=codes.dtype, shape=shape)
-
-
-def _transpose(codes: torch.Tensor) -> torch.Tensor:
-    return codes.t().contiguous()
 
 
 def _matrix(record: Record) -> tuple[int, int]:
