@@ -169,9 +169,11 @@ def write_header(file: Archive, contents: Contents) -> bool:
     Raises:
         ChangedWhileReadingError, SaveError: as `rewrite_header`.
     """
-    checksums = _checksums(file)
-    if not isinstance(file, SafetensorsArchive) or not file.catalog.sealed or not checksums:
+    if not isinstance(file, SafetensorsArchive) or not file.catalog.sealed:
         return False  # of a shard the index has a digest
+    checksums = _checksums(file)
+    if not checksums:
+        return False
     sheet = lay_out(contents, REGISTRY)
     found = header_in_place(
         sheet.parts, sheet.metadata, checksums=by_name(sheet.parts, checksums), finish=seal
@@ -183,10 +185,8 @@ def write_header(file: Archive, contents: Contents) -> bool:
 
 
 def _checksums(file: Archive) -> dict[Part, int]:
-    """CRC-32 of the parts of a safetensors file that has them."""
-    if not isinstance(file, SafetensorsArchive) or not file.catalog.crcs:
-        return {}
-    return dict(zip(file.parts.values(), file.catalog.crcs, strict=True))
+    """CRC-32 of the parts that come with one; of the others it is computed as they are copied."""
+    return {file.parts[key]: crc for key, crc in file.checksums.items()}
 
 
 def _tree(file: Archive, prepared: list[Prepared], contents: Contents) -> Value:

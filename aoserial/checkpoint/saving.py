@@ -178,6 +178,11 @@ def write_contents(
         [(sheet.parts, sheet.metadata) for sheet in sheets],
         writer=WRITER,
         metadata={key: text for key, text in contents.metadata.items() if key != "format"},
+        checksums={
+            name: crc
+            for sheet in sheets
+            for name, crc in by_name(sheet.parts, checksums or {}).items()
+        },
         finish=seal,
         durability=durability,
         progress=progress,

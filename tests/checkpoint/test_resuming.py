@@ -16,7 +16,7 @@ from support.files import edit_envelope
 import aoserial
 from aoserial.checkpoint.converting import convert
 from aoserial.cli.app import run
-from aoserial.storage.shards import resuming
+from aoserial.storage.shards import writing
 from aoserial.storage.shards.index import parse_index
 
 INDEX = "model.safetensors.index.json"
@@ -198,7 +198,7 @@ def test_an_end_between_the_index_and_the_journal_is_gone_on_with(
 
     new = tmp_path / "new"
     with monkeypatch.context() as patched:
-        patched.setattr(resuming.Journal, "remove", die)
+        patched.setattr(writing, "remove_journal", die)
         with pytest.raises(Killed):
             aoserial.migrate(old, f"{new}/")
     assert INDEX in held(new)
@@ -227,6 +227,39 @@ def test_a_set_that_the_disk_has_no_room_for_is_refused_before_a_shard_is_writte
     with pytest.raises(OSError, match="the set needs .* the disk has room for 30000"):
         aoserial.migrate(old, f"{tmp_path}/new/")
     assert os.listdir(tmp_path / "new") == []
+
+
+@pytest.mark.parametrize("size", [None, 4])
+def test_of_begun_work_that_is_saved_over_nothing_is_left(old, tmp_path, size):
+    state = {"one": torch.ones(2), "two": torch.ones(2)}
+    aoserial.save(state, f"{tmp_path}/alone/", max_shard_size=size)
+    new = begun(old, tmp_path / "new")
+    aoserial.save(state, new, max_shard_size=size)
+    assert held(new) == held(tmp_path / "alone")
+
+
+def test_a_journal_that_is_not_ours_has_no_file_removed(old, tmp_path):
+    new = begun(old, tmp_path / "new")
+    (journal,) = new.glob(".aoserial-*")
+    others = ["mine.safetensors", "other-00001-of-00001.safetensors", "../old/config.json"]
+    for name in others[:2]:
+        (new / name).touch()
+    told = json.loads(journal.read_text())
+    journal.write_text(json.dumps(told | {"names": others}))
+    aoserial.save({"one": torch.ones(2)}, new)
+    assert all((new / name).exists() for name in others)
+
+
+def test_bytes_that_had_gone_bad_before_stay_known_to_be(old, tmp_path):
+    """What no step touches keeps the CRC-32 it came with, though the index has a new SHA-256."""
+    shard = old / "model-00002-of-00003.safetensors"
+    raw = bytearray(shard.read_bytes())
+    raw[-300] ^= 1  # of the codes: the scale, which a step reads, has the last 256 bytes
+    shard.write_bytes(raw)
+    aoserial.migrate(old, f"{tmp_path}/new/")
+    (fault,) = aoserial.verify(tmp_path / "new", deep=True).faults
+    assert fault.location.shard == shard.name
+    assert fault.location.name == "l1._weight_qdata"
 
 
 def test_a_converted_set_keeps_no_journal(old, tmp_path):

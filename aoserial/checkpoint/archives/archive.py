@@ -70,6 +70,11 @@ class Archive(Closing):
         """Reads every byte that has a checksum; a fault for each that does not fit."""
 
     @property
+    def checksums(self) -> Mapping[str, int]:
+        """CRC-32 of parts by key, of those that the file says one of."""
+        return {}
+
+    @property
     @abstractmethod
     def unverified(self) -> list[str]:
         """What the file carries no digest for."""

@@ -65,6 +65,10 @@ class Join(ABC):
             return None
 
     @abstractmethod
+    def checksums(self, name: str) -> Mapping[str, int]:
+        """As of an `Archive`, of one shard."""
+
+    @abstractmethod
     def checksum_faults(self, name: str) -> Iterator[AoserialError]:
         """As of an `Archive`, of one shard."""
 
@@ -130,12 +134,15 @@ class JoinedSafetensors(Join):
         catalog.sealed = len(sealed) == len(self._shards) and all(sealed)
         return catalog
 
-    def checksum_faults(self, name: str) -> Iterator[AoserialError]:
+    def checksums(self, name: str) -> Mapping[str, int]:
         envelope, _ = self._envelopes.get(name, (None, False))
-        shard = self._shards[name]
-        if envelope is not None and envelope.crc32:
-            crcs = decode_checksums(envelope.crc32, len(shard.header.entries))
-            yield from shard.part_faults(crcs)
+        if envelope is None or not envelope.crc32:
+            return {}
+        entries = self._shards[name].header.entries
+        return dict(zip(entries, decode_checksums(envelope.crc32, len(entries)), strict=True))
+
+    def checksum_faults(self, name: str) -> Iterator[AoserialError]:
+        yield from self._shards[name].part_faults(self.checksums(name))
 
     def unverified(self, name: str) -> list[str]:
         envelope, sealed = self._envelopes.get(name, (None, False))
@@ -201,6 +208,9 @@ class JoinedPickles(Join):
             joined.plain |= one.plain
             joined.ties |= one.ties
         return joined
+
+    def checksums(self, name: str) -> Mapping[str, int]:
+        return self._shards[name].checksums
 
     def checksum_faults(self, name: str) -> Iterator[AoserialError]:
         yield from self._shards[name].checksum_faults()

@@ -90,21 +90,25 @@ class SafetensorsArchive(FileArchive):
     def plain(self, keys: Sequence[str]) -> list[torch.Tensor]:
         return self._file.tensors(keys)
 
+    @property
+    def checksums(self) -> Mapping[str, int]:
+        return self._by_key(self.catalog)
+
     def checksum_faults(self) -> Iterator[AoserialError]:
         catalog, _ = self._surveyed
-        yield from self.part_faults(catalog.crcs if catalog else ())
+        yield from self.part_faults(self._by_key(catalog) if catalog else {})
 
-    def part_faults(self, crcs: Sequence[int]) -> Iterator[AoserialError]:
-        """Reads every byte; a fault for each tensor whose CRC-32 is not the given one.
-
-        Args:
-            crcs: of all tensors, in data order; none to check nothing.
-        """
-        for key, expected in zip(self._file.header.entries, crcs, strict=bool(crcs)):
+    def part_faults(self, checksums: Mapping[str, int]) -> Iterator[AoserialError]:
+        """Reads the tensors of these keys; a fault for each whose CRC-32 is not the one given."""
+        for key, expected in checksums.items():
             try:
                 _check_crc(self._file.parts[key].chunks(CHUNK_BYTES), expected)
             except AoserialError as fault:
                 yield fault.locate(name=key)
+
+    def _by_key(self, catalog: Catalog) -> dict[str, int]:
+        crcs = catalog.crcs
+        return dict(zip(self._file.header.entries, crcs, strict=True)) if crcs else {}
 
     @property
     def unverified(self) -> list[str]:

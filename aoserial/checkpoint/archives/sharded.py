@@ -128,8 +128,21 @@ class ShardedArchive(Archive):
     def plain(self, keys: Sequence[str]) -> list[torch.Tensor]:
         return self._gather(keys, lambda shard, held: shard.plain(held))
 
+    @property
+    def checksums(self) -> Mapping[str, int]:
+        """Those that each shard says of its own."""
+        found: dict[str, int] = {}
+        for name in self.shards:
+            with locating(file=self.path, shard=name):
+                found |= self._joined.checksums(name)
+        return found
+
     def checksum_faults(self) -> Iterator[AoserialError]:
-        """The SHA-256 of each shard where the index has it, and what its own checksums say."""
+        """The SHA-256 of each shard where the index has it, and what its own checksums say.
+
+        Both count: bytes that had gone bad before they were copied into a set have the SHA-256 of
+        the index, and not the CRC-32 that they came with.
+        """
         for name, shard in self.shards.items():
             facts = self.index.facts.get(name)
             faults: list[AoserialError] = []
@@ -140,8 +153,7 @@ class ShardedArchive(Archive):
                         f"the file that was written with this index, or is damaged"
                     )
                 )
-            if facts is None or faults:  # equal digests are of equal bytes, the checksums included
-                faults += self._joined.checksum_faults(name)
+            faults += self._joined.checksum_faults(name)
             for fault in faults:
                 yield fault.relocate(file=self.path, shard=name)
 

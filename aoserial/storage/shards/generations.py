@@ -8,7 +8,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from aoserial.errors import AoserialError, PathError
+from aoserial.errors import AoserialError, PathError, SaveError
+from aoserial.storage.atomic import Durability
+from aoserial.storage.disk import sync_folder
 from aoserial.storage.shards.index import Index, read_index
 from aoserial.storage.shards.names import INDEX_SUFFIX, SUFFIX, ShardName
 from aoserial.storage.source import Source
@@ -85,15 +87,23 @@ class Generation:
         return cls(present=present, live=frozenset(live), own=own, readable=readable)
 
 
-def remove_old(target: Target, before: Generation, *, index: str, written: Iterable[str]) -> None:
+def remove_old(
+    target: Target,
+    before: Generation,
+    *,
+    index: str,
+    written: Iterable[str],
+    begun: Iterable[str],
+) -> None:
     """Removes what the set just written has replaced, once nothing names it any more.
 
-    That is: what the old index named; the file of a checkpoint that was not split; and shards with
-    digests in their names that were left by a save that did not end.
+    That is: what the old index named; the file of a checkpoint that was not split; and shards that
+    were left by a save that did not end, with digests in their names or in its journal.
 
     Args:
         index: the name of the new index; empty when the set is one file without one.
         written: the names of the new files.
+        begun: the shards that a journal names.
     """
     try:
         now = Generation.of(target.folder, index)
@@ -101,12 +111,28 @@ def remove_old(target: Target, before: Generation, *, index: str, written: Itera
         return  # the checkpoint is saved; what is left over harms nobody
     if not now.readable:
         return  # an index that we do not understand may name any of them
-    old = {*before.own, target.single}
+    old = {*before.own, target.single, *begun}
     old |= {name for name in now.present if _is_left_over(name, target.stem)}
     for name in sorted((old & now.present) - now.live - set(written)):
         if _PLAIN_NAME.fullmatch(name):
             with suppress(OSError):
                 os.unlink(os.path.join(target.folder, name))
+
+
+def drop_index(target: Target, before: Generation, durability: Durability) -> None:
+    """Takes the old index away: until then the old set is what the folder holds."""
+    if target.index not in before.present:
+        return
+    try:
+        os.unlink(os.path.join(target.folder, target.index))
+        if durability != "rename":
+            sync_folder(target.folder or ".")
+    except OSError as error:
+        raise SaveError(
+            f"{target.single} was saved, but {target.index} cannot be removed: {error.strerror}",
+            errno=error.errno,
+            state="renamed, not known durable",
+        ) from error
 
 
 def _is_left_over(name: str, stem: str) -> bool:

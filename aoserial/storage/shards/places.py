@@ -97,10 +97,17 @@ def _place(folder: str, name: str, tensors: int, allowed: list[str]) -> str:
     return place
 
 
-def leads_out(path: str) -> bool:
-    """Whether a file is a link to one outside its folder, which a writer must not replace."""
-    folder = os.path.realpath(os.path.dirname(path) or ".")
-    return os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != folder
+def refuse_links(folder: str, names: Iterable[str]) -> None:
+    """Raises a PathError for a file that is a link to another folder: no writer may replace it."""
+    inside = os.path.realpath(folder or ".")
+    for name in names:
+        path = os.path.join(folder, name)
+        if os.path.islink(path) and os.path.dirname(os.path.realpath(path)) != inside:
+            raise PathError(
+                f"{name} is a link that leads out of the folder, as in Hugging Face's cache; what "
+                f"it points to belongs to others, so save to a folder of your own",
+                errno=errno.EXDEV,
+            )
 
 
 def _allowed(folder: str) -> list[str]:

@@ -20,9 +20,11 @@ from aoserial.errors import AoserialError
 from aoserial.storage.atomic import AtomicFile, Durability
 from aoserial.storage.shards.generations import Target
 from aoserial.storage.shards.index import ShardFacts
+from aoserial.storage.shards.names import SUFFIX, ShardName
 from aoserial.storage.source import Source
 
 _CHUNK_BYTES = 4 << 20
+_BROKEN = (AoserialError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 _LARGEST = 16 << 20  # bytes of a journal: that of the most shards a set may have is smaller
 
 
@@ -65,13 +67,15 @@ class Journal:
         with AtomicFile(self.path, durability=durability) as file:
             file.write(raw)
 
-    def remove(self) -> None:
-        with suppress(OSError):  # the set is whole; a journal of it harms nobody
-            os.unlink(self.path)
-
 
 def journal_path(target: Target) -> str:
     return os.path.join(target.folder, f".aoserial-{target.stem}.resume.json")
+
+
+def remove_journal(target: Target) -> None:
+    """Removes the journal once a set is whole: its own, or of work that was begun here before."""
+    with suppress(OSError):  # a journal of a set that is whole harms nobody
+        os.unlink(journal_path(target))
 
 
 def work_of(origin: str, headers: Iterable[bytes], metadata: Mapping[str, str]) -> str:
@@ -87,8 +91,7 @@ def read_journal(target: Target, work: str) -> Journal | None:
     """The journal of the same work, with the shards that are still as it says; None without one."""
     path = journal_path(target)
     try:
-        with Source.open(path, mapped=False) as source:
-            told: Any = json.loads(source.pread(0, min(source.size, _LARGEST)))
+        told = _told(path)
         if told["work"] != work:
             return None
         journal = Journal(path=path, work=work, names=[str(name) for name in told["names"]])
@@ -97,9 +100,25 @@ def read_journal(target: Target, work: str) -> Journal | None:
             facts = ShardFacts(**row)
             if os.path.basename(name) == name and _is(os.path.join(target.folder, name), facts):
                 journal.finished[number] = (name, facts)
-    except (AoserialError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except _BROKEN:
         return None
     return journal
+
+
+def begun(target: Target) -> set[str]:
+    """The names of shards that work left whose journal lies here, whatever work it was."""
+    try:
+        told = _told(journal_path(target))
+        names = {*told["names"], *(row["name"] for row in told["finished"])}
+        shards = [ShardName.parse(name) for name in names]
+    except _BROKEN:
+        return set()
+    return {str(one) for one in shards if one and (one.stem, one.suffix) == (target.stem, SUFFIX)}
+
+
+def _told(path: str) -> Any:
+    with Source.open(path, mapped=False) as source:
+        return json.loads(source.pread(0, min(source.size, _LARGEST)))
 
 
 def _is(path: str, facts: ShardFacts) -> bool:

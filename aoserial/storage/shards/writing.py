@@ -16,7 +16,7 @@ from functools import partial
 
 from aoserial.errors import PathError, SaveError, locating
 from aoserial.storage.atomic import AtomicFile, Durability
-from aoserial.storage.disk import room_for, sync_folder
+from aoserial.storage.disk import room_for
 from aoserial.storage.part import Part
 from aoserial.storage.safetensors.streaming import Progress
 from aoserial.storage.safetensors.writer import (
@@ -25,11 +25,19 @@ from aoserial.storage.safetensors.writer import (
     plan_safetensors,
     write_planned,
 )
-from aoserial.storage.shards.generations import Generation, Target, remove_old
+from aoserial.storage.shards.generations import Generation, Target, drop_index, remove_old
 from aoserial.storage.shards.index import Index, ShardFacts, check_count, render_index
 from aoserial.storage.shards.names import ShardName
-from aoserial.storage.shards.places import leads_out
-from aoserial.storage.shards.resuming import Journal, Resume, journal_path, read_journal, work_of
+from aoserial.storage.shards.places import refuse_links
+from aoserial.storage.shards.resuming import (
+    Journal,
+    Resume,
+    begun,
+    journal_path,
+    read_journal,
+    remove_journal,
+    work_of,
+)
 
 Shard = tuple[Mapping[str, Part], Mapping[str, str]]  # parts by key, metadata of the file
 
@@ -40,6 +48,7 @@ def write_set(
     *,
     writer: str,
     metadata: Mapping[str, str],
+    checksums: Mapping[str, int] | None = None,
     finish: Finish | None = None,
     durability: Durability = "fsync",
     progress: Progress | None = None,
@@ -52,6 +61,7 @@ def write_set(
         shards: what goes into each file.
         writer: for people, in the index.
         metadata: strings for the index; each shard has its own.
+        checksums: the CRC-32 of parts by key, as of `write_safetensors`, of all shards.
         finish, durability, progress: as of `write_safetensors`.
         resume: keep a journal of finished shards, and perhaps go on with one. The set comes out as
             if it had been written at once.
@@ -63,27 +73,29 @@ def write_set(
     """
     check_count(len(shards))
     planned = [plan_safetensors(parts, described) for parts, described in shards]
+    known = checksums or {}
     with locating(file=target.folder):
         before = Generation.of(target.folder, target.index)
         if len(planned) == 1 and target.single not in before.live:
-            _refuse_links(target, [target.single])
+            refuse_links(target.folder, [target.single])
             _make(target.folder)
             before_index()
             write_planned(
                 os.path.join(target.folder, target.single),
                 planned[0],
+                checksums=known,
                 finish=finish,
                 durability=durability,
                 progress=progress,
             )
-            _drop_index(target, before, durability)
-            remove_old(target, before, index="", written=[target.single])
+            drop_index(target, before, durability)
+            _clear(target, before, "", [target.single])
             return
         names = _names(target, len(planned), before)
         journal = _journal(target, resume, planned, metadata)
         if journal is not None:
             names = _gone_on(journal, names, before)
-        _refuse_links(target, [*map(str, names), target.index])
+        refuse_links(target.folder, [*map(str, names), target.index])
         index = Index(
             weight_map={},
             total_bytes=sum(part.nbytes for one in planned for part in one.parts.values()),
@@ -104,7 +116,13 @@ def write_set(
             else:
                 shown = progress and partial(_show, progress, done, total)
                 final, facts = _write_shard(
-                    target, name, one, finish=finish, durability=durability, progress=shown
+                    target,
+                    name,
+                    one,
+                    checksums={key: known[key] for key in one.parts if key in known},
+                    finish=finish,
+                    durability=durability,
+                    progress=shown,
                 )
                 if journal is not None:
                     journal.add(number, final, facts, durability)
@@ -115,12 +133,16 @@ def write_set(
         path = os.path.join(target.folder, target.index)
         with AtomicFile(path, durability=durability, size=len(raw)) as file:
             file.write(raw)
-        if journal is not None:
-            journal.remove()
-        remove_old(target, before, index=target.index, written=index.facts)
+        _clear(target, before, target.index, index.facts)
 
 
 _BLANK = "0" * 64  # as long as any digest
+
+
+def _clear(target: Target, before: Generation, index: str, written: Iterable[str]) -> None:
+    """Removes what nothing needs any more, once the set is whole."""
+    remove_old(target, before, index=index, written=written, begun=begun(target))
+    remove_journal(target)  # last: until then whoever goes on finds all that was done
 
 
 def _names(target: Target, count: int, before: Generation) -> list[ShardName]:
@@ -173,6 +195,7 @@ def _write_shard(
     name: ShardName,
     planned: Planned,
     *,
+    checksums: Mapping[str, int],
     finish: Finish | None,
     durability: Durability,
     progress: Progress | None,
@@ -188,6 +211,7 @@ def _write_shard(
             saved = write_planned(
                 os.path.join(target.folder, str(name)),
                 planned,
+                checksums=checksums,
                 finish=finish,
                 durability=durability,
                 progress=progress,
@@ -213,16 +237,6 @@ def _show(progress: Progress, before: int, total: int, done: int, _: int) -> Non
     progress(before + done, total)
 
 
-def _refuse_links(target: Target, names: Iterable[str]) -> None:
-    for name in names:
-        if leads_out(os.path.join(target.folder, name)):
-            raise PathError(
-                f"{name} is a link that leads out of the folder, as in Hugging Face's cache; what "
-                f"it points to belongs to others, so save to a folder of your own",
-                errno=errno.EXDEV,
-            )
-
-
 def _make(folder: str) -> None:
     try:
         os.makedirs(folder or ".", exist_ok=True)
@@ -231,20 +245,4 @@ def _make(folder: str) -> None:
     except OSError as error:
         raise SaveError(
             f"the folder cannot be made: {error.strerror}", errno=error.errno, state="unchanged"
-        ) from error
-
-
-def _drop_index(target: Target, before: Generation, durability: Durability) -> None:
-    """Takes the old index away: until then the old set is what the folder holds."""
-    if target.index not in before.present:
-        return
-    try:
-        os.unlink(os.path.join(target.folder, target.index))
-        if durability != "rename":
-            sync_folder(target.folder or ".")
-    except OSError as error:
-        raise SaveError(
-            f"{target.single} was saved, but {target.index} cannot be removed: {error.strerror}",
-            errno=error.errno,
-            state="renamed, not known durable",
         ) from error
