@@ -37,6 +37,8 @@ FUZZ_SEED ?= 1
 fuzz: $(VENV)/.ready
 	PYTHONPATH=tests $(BIN)/python -W error tests/hostile/fuzz.py 250000 25000 $(FUZZ_SEED)
 	AOSERIAL_FUZZ=1 $(BIN)/pytest -q tests/hostile
+	AOSERIAL_EXAMPLES=2000 $(BIN)/pytest -q tests/gate/test_verdicts.py --hypothesis-profile search \
+		--hypothesis-seed $(FUZZ_SEED)
 
 # Minutes. Interrupts every way of writing at every call; prints the table of docs/reliability.md.
 faults: $(VENV)/.ready

@@ -9,6 +9,10 @@ from pathlib import Path
 
 from aoserial.errors import OptionError
 
+# What a release needs beside itself to be at its best. torchao asks for nothing, and without NumPy
+# neither do many of its modules import nor does safetensors give it a tensor.
+_BESIDE = {"aoserial": ("safetensors",), "torchao": ("safetensors", "numpy", "torch")}
+_AS_HERE = {"torch"}  # in the release that runs here
 _RELEASE = re.compile(r"(aoserial|torchao)==([0-9][0-9A-Za-z.+]*)", re.ASCII)
 
 
@@ -30,19 +34,17 @@ def package_of(release: str) -> str:
 def environment_with(release: str, folder: Path) -> Path:
     """Makes a virtual environment with a release, and gives its Python.
 
-    Installs from the package index that pip is set up for. torchao does not ask for torch, so the
-    release of torch that runs here comes with it.
+    Installs from the package index that pip is set up for.
 
     Raises:
         OptionError: it cannot be installed; with the last line that pip said.
     """
-    package = package_of(release)
-    torch = [_installed_torch()] if package == "torchao" else []
+    beside = map(_spell, _BESIDE[package_of(release)])
     python = folder / "bin/python"
     for words in (
         [sys.executable, "-m", "venv", str(folder)],
         [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", release,
-         "safetensors", *torch],
+         *beside],
     ):  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -53,7 +55,9 @@ def environment_with(release: str, folder: Path) -> Path:
     return python
 
 
-def _installed_torch() -> str:
+def _spell(package: str) -> str:
+    if package not in _AS_HERE:
+        return package
     from importlib import metadata
 
-    return f"torch=={metadata.version('torch').partition('+')[0]}"
+    return f"{package}=={metadata.version(package).partition('+')[0]}"

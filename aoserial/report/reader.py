@@ -20,6 +20,7 @@ import json
 import os
 import pkgutil
 import platform
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,9 @@ from itertools import chain
 from typing import Any
 
 _LONGEST = 600  # of a reason: an error can list a thousand tensors
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")
+# where torch.load says what is wrong, behind a paragraph that is the same for every file
+_AT_LAST = "WeightsUnpickler error: "
 
 torch: Any = importlib.import_module("torch")
 
@@ -57,7 +61,11 @@ def main(arguments: list[str]) -> None:
 
 
 def _plain(reason: str, path: str) -> str:
-    """A reason without this machine's paths, and not too long."""
+    """A reason without colours, torch's advice and this machine's paths, and not too long."""
+    reason = _COLOUR.sub("", reason)
+    advice, found, told = reason.partition(_AT_LAST)
+    if found:
+        reason = f"{advice.partition(': ')[0]}: {told}"
     for folder in (os.path.dirname(path) + os.sep, sys.prefix + os.sep, os.getcwd() + os.sep):
         reason = reason.replace(folder, "")
     return reason if len(reason) <= _LONGEST else reason[:_LONGEST] + " …"

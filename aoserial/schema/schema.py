@@ -67,6 +67,29 @@ class Schema:
                 raise SchemaError(f"{self}: an attribute object has no tensors ({field.name})")
             if max(field.added_in, field.removed_in or 0) > self.version:
                 raise SchemaError(f"{self}: field {field.name} speaks of a later version")
+            self._check_condition(field)
+
+    def _check_condition(self, field: Field) -> None:
+        """A condition that names no enum attribute would never ask, or never allow."""
+        if field.when is None or field.removed:
+            return
+        name, symbols = field.when
+        asked = next((one for one in self.attributes if one.name == name), None)
+        if asked is None:
+            raise SchemaError(
+                f"{self}: field {field.name} is there when {name!r} says so, which is no attribute "
+                "of the type; name one that is an enum"
+            )
+        if not asked.type.startswith("enum:"):
+            raise SchemaError(
+                f"{self}: field {field.name} is there when {name!r} says so, which is "
+                f"{asked.type}, not an enum"
+            )
+        if not symbols:
+            raise SchemaError(
+                f"{self}: field {field.name} is there for no symbol of {name!r}: list those that "
+                "ask for it"
+            )
 
     def __str__(self) -> str:
         return f"{self.type}@{self.version}"

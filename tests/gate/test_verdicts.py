@@ -6,6 +6,7 @@ into the header of a file and read back, fails, or is silently taken for somethi
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,7 @@ from aoserial.schema import BLOCKS, Field, FrozenMap, Schema, Symbol, Value, res
 from aoserial.schema.values import Json, decode
 from aoserial.storage import SlotPart
 
+EXAMPLES = int(os.environ.get("AOSERIAL_EXAMPLES", "150"))
 NAMES = ("a", "b", "c", "d", "e", "f")
 DTYPES = st.lists(st.sampled_from(("uint8", "float32", "bfloat16")), max_size=2, unique=True)
 SHAPES = st.sampled_from((None, ("N",), ("N", "K"), ("N", "K/2"), ("16",), BLOCKS, ("numel/2",)))
@@ -178,12 +180,6 @@ def every_file(schema: Schema, writer: World) -> list[Record]:
     return found
 
 
-def asks_for_nothing(schema: Schema) -> bool:
-    """Whether a condition names what is no attribute, or none any more."""
-    conditions = {field.when[0] for field in schema.fields if field.when}
-    return not conditions <= {field.name for field in schema.attributes}
-
-
 def presently(written: Schema, read_by: Schema) -> dict[str, str]:
     """Each field of one schema under the name that it has in the other."""
     return {
@@ -205,7 +201,7 @@ def meaning(record: Record, schema: Schema, of: World) -> dict[str, Value]:
     return found.attributes
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(a_change())
 def test_what_the_gate_lets_through_loads_and_means_the_same(change):
     old, new = change
@@ -227,15 +223,13 @@ def test_what_the_gate_lets_through_loads_and_means_the_same(change):
                 read_back(record, after, before)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(a_change())
 def test_what_the_gate_refuses_fails_as_its_witness_says(change):
     old, new = change
     before, after = world(old), world(new)
     if not every_file(old, before) or not every_file(new, after):
         return  # a schema that no record satisfies
-    if any(asks_for_nothing(schema) for schema in change):
-        return  # found all the same; but no record can ever hold what such a rule asks for
     for one in compare(old, new):
         if not RULES[one.rule].breaks:
             continue

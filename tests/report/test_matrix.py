@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import sys
 import tarfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from aoserial.report.environments import environment_with
 from aoserial.report.files import File, find_files, release_key
 from aoserial.report.matrix import Reader, Reading, Row
 from aoserial.report.pool import Command, Pool
+from aoserial.report.reader import _plain
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CASES = ("torchao-0.15.0/float8wo_v2", "torchao-0.17.0/nvfp4_config", "torchao-0.2.0/old_int8wo")
@@ -134,6 +137,33 @@ def test_a_release_that_cannot_be_installed_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(OptionError, match="aoserial==0.0.0 cannot be installed: ERROR: No match"):
         environment_with("aoserial==0.0.0", tmp_path / "environment")
+
+
+def test_torchao_gets_what_it_needs_to_be_at_its_best(tmp_path, monkeypatch):
+    asked = []
+
+    def done(words, **_):
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 0, "", "")
+
+    monkeypatch.setattr("aoserial.report.environments.subprocess.run", done)
+    environment_with("torchao==0.17.0", tmp_path / "environment")
+    here = metadata.version("torch").partition("+")[0]
+    assert asked[-1][-4:] == ["torchao==0.17.0", "safetensors", "numpy", f"torch=={here}"]
+
+
+def test_a_reason_is_what_the_reader_found_and_not_its_advice():
+    told = (
+        "UnpicklingError: Weights only load failed. You have two options, \x1b[1mdo them\x1b[0m.\n"
+        "\tWeightsUnpickler error: Unsupported global: GLOBAL torchao.x.Y was not allowed."
+    )
+    assert _plain(told, "/a/model.pt") == (
+        "UnpicklingError: Unsupported global: GLOBAL torchao.x.Y was not allowed."
+    )
+    assert _plain("ValueError: \x1b[1m/a/model.pt\x1b[0m is bad", "/a/model.pt") == (
+        "ValueError: model.pt is bad"
+    )
+    assert len(_plain("x" * 10_000, "/a/model.pt")) < 700
 
 
 def test_archives_are_unpacked_and_a_name_counts_once(goldens, tmp_path):

@@ -76,6 +76,31 @@ def test_two_fields_may_not_claim_one_name_even_through_an_older_name():
         )
 
 
+@pytest.mark.parametrize(
+    ("when", "complaint"),
+    [
+        (("absent", ("on",)), "'absent' says so, which is no attribute of the type"),
+        (("gone", ("on",)), "'gone' says so, which is no attribute of the type"),
+        (("qdata", ("on",)), "'qdata' says so, which is no attribute of the type"),
+        (("bits", ("on",)), "'bits' says so, which is int, not an enum"),
+        (("mode", ()), "for no symbol of 'mode'"),
+    ],
+)
+def test_a_condition_names_an_enum_attribute_and_symbols(when, complaint):
+    with pytest.raises(SchemaError, match=complaint):
+        Schema(
+            type="acme.T",
+            version=1,
+            fields=(
+                tensor("qdata"),
+                attribute("bits", "int"),
+                attribute("mode", "enum:acme.Mode?"),
+                Field(name="gone", kind="attribute", removed_in=1),
+                optional_tensor("zero_point", when=when),
+            ),
+        )
+
+
 def test_an_attribute_object_has_no_tensors():
     with pytest.raises(SchemaError, match="no tensors"):
         Schema(type="acme.O", version=1, kind="object", fields=(tensor("qdata"),))
