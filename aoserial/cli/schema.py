@@ -13,7 +13,7 @@ from aoserial.cli import render
 from aoserial.errors import OptionError, UnknownTypeError, raise_all
 
 if TYPE_CHECKING:
-    from aoserial.gate import Code, Mode
+    from aoserial.gate import Code, Goldens, Mode
     from aoserial.migrations.step import Version
 
 CLEAN, FINDINGS, ERROR = 0, 1, 2
@@ -191,6 +191,17 @@ def _recorder() -> Callable[[str, Version], list[Path]] | None:
     )
 
 
+def _goldens(folder: Path | None) -> Goldens | None:
+    """What the golden files of a folder show; without one, those of the project that is here."""
+    from aoserial.golden import find_settings
+    from aoserial.golden.showing import goldens_in, goldens_of
+
+    if folder is not None:
+        return goldens_in(folder)
+    settings = find_settings(Path.cwd())
+    return None if settings is None else goldens_of(settings)
+
+
 @schema.command("check")
 @_where
 @click.option(
@@ -207,7 +218,8 @@ def _recorder() -> Callable[[str, Version], list[Path]] | None:
     "--goldens",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="A folder of golden files: each older version must have one.",
+    help="A folder of golden files: each older version must have one. Those of the project in this "
+    "folder (tool.aoserial of its pyproject.toml) unless given.",
 )
 @click.option("--format", "form", type=click.Choice(("text", "json", "github")), default="text")
 def check_command(  # noqa: PLR0917 - click calls it by keyword
@@ -227,12 +239,7 @@ def check_command(  # noqa: PLR0917 - click calls it by keyword
         codes, faults = code_of(modules, entry_points=entry_points, schemas=schemas)
     else:
         codes, faults = [our_code() if schemas is None else _elsewhere(our_code(), schemas)], []
-    shown = None
-    if goldens is not None:
-        from aoserial.gate.goldens import versions_in  # reads files, and so needs their readers
-
-        shown = versions_in(goldens)
-    report = check(codes, mode=mode, against=against, goldens=shown)
+    report = check(codes, mode=mode, against=against, goldens=_goldens(goldens))
     report.findings[:0] = faults
     findings.FORMATS[form](report)
     return ERROR if report.failed else FINDINGS if report.findings else CLEAN

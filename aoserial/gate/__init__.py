@@ -5,6 +5,7 @@ from aoserial.gate.code import Code, code_of, our_code
 from aoserial.gate.drafting import Draft, draft
 from aoserial.gate.finding import Finding, Report, Witness
 from aoserial.gate.freezing import freeze
+from aoserial.gate.goldens import Goldens
 from aoserial.gate.rules import RULES, Mode, Rule
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "Code",
     "Draft",
     "Finding",
+    "Goldens",
     "Mode",
     "Report",
     "Rule",

@@ -12,11 +12,12 @@ from aoserial.gate.compare import Difference, compare, compare_enums
 from aoserial.gate.finding import Finding, Report
 from aoserial.gate.frozen import files_in, read_frozen
 from aoserial.gate.git import files_at
+from aoserial.gate.goldens import Goldens
 from aoserial.gate.lineage import lineage
 from aoserial.gate.rules import RULES, Mode
 from aoserial.gate.scene import Scene
 from aoserial.gate.witness import enum_witness, witness, world_of
-from aoserial.migrations.step import Version
+from aoserial.migrations import spell
 from aoserial.schema import Schema
 
 
@@ -25,7 +26,7 @@ def check(
     *,
     mode: Mode = "read",
     against: str | None = None,
-    goldens: Collection[Version] | None = None,
+    goldens: Goldens | None = None,
 ) -> Report:
     """Checks each of `codes` with the documents in its folder.
 
@@ -33,27 +34,29 @@ def check(
         mode: `read`: old files must load under the new code; `write`: new files under the old
             code; `full`: both.
         against: a commit of the repository that the folder is in, or another folder of documents.
-        goldens: the types and versions of which there are golden files.
+        goldens: what golden files show; each older version of a tensor type has to be in one.
 
     Returns:
         every finding; nothing about the documents is raised.
     """
     report = Report()
-    if goldens is None:
-        report.unchecked.append("goldens: no folder of them was given")
+    if goldens is not None:
+        report.add(goldens.faults, mode)
     for code in codes:
         folder = code.folder
         files = {} if folder is None else files_in(folder)
         frozen = read_frozen(files, _spell(folder))
+        ours = goldens if goldens is not None and goldens.are_of(folder) else None
         scene = Scene(
             code=code,
             frozen=frozen,
             before=world_of(frozen, code.registry, code.steps),
             after=code.world(frozen),
             mode=mode,
-            goldens=goldens,
+            goldens=ours,
         )
         report.checked += len(frozen.digests)
+        report.unchecked += _unseen(scene)
         report.add(frozen.faults, mode)
         report.add(_types(scene), mode)
         report.add(_enums(scene), mode)
@@ -61,6 +64,16 @@ def check(
         if against is not None and folder is not None:
             report.add(_earlier(scene, folder, against, report), mode)
     return report
+
+
+def _unseen(scene: Scene) -> Iterator[str]:
+    """Of which versions nobody asks whether a golden file shows them."""
+    if scene.goldens is None:
+        yield f"goldens: no folder of them was given for {scene.frozen.where}"
+        return
+    for (kind, version), why in scene.goldens.unseen.items():
+        if kind in scene.code.types and version < scene.code.head(kind).version:
+            yield f"golden of {spell((kind, version))}: {why}"
 
 
 def _spell(folder: Path | None) -> str:

@@ -34,7 +34,8 @@ def lineage(
     yield from _released(head, scene)
     if scene.goldens is not None and head.kind == "tensor":
         for version in range(min(documents, default=head.version), head.version):
-            if (head.type, version) not in scene.goldens:
+            known = (*scene.goldens.shown, *scene.goldens.unseen)
+            if (head.type, version) not in known:
                 subject = spell((head.type, version))
                 message = "no golden file shows that it still reads"
                 yield Finding(rule="GOLDEN_MISSING", subject=subject, message=message)

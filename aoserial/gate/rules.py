@@ -129,6 +129,8 @@ RULES: dict[str, Rule] = {
               "keep the steps of the object: parents hold it at every version it had"),
         _rule("GOLDEN_MISSING", (),
               "record one with the release that wrote that version: aoserial schema draft"),
+        _rule("GOLDEN_EDITED", (), "restore the file from version control; goldens are recorded, "
+              "never rewritten"),
         # -- the record itself ----------------------------------------------------------------
         _rule("FROZEN_SCHEMA_EDITED", (), "restore the document (git checkout), then aoserial "
               "schema freeze, which makes the only edits that are allowed"),

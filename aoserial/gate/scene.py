@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from aoserial.gate.code import Code
 from aoserial.gate.frozen import Frozen
+from aoserial.gate.goldens import Goldens
 from aoserial.gate.rules import Mode
 from aoserial.gate.witness import World
-from aoserial.migrations.step import Version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +19,7 @@ class Scene:
         code: what is declared now.
         frozen: the documents as they lie here.
         before, after: the program that the documents are, and the one that the code is.
-        goldens: the types and versions of which there are golden files; None when nobody knows.
+        goldens: what golden files of these types show; None when nobody knows.
     """
 
     code: Code
@@ -28,4 +27,4 @@ class Scene:
     before: World
     after: World
     mode: Mode
-    goldens: Collection[Version] | None = None
+    goldens: Goldens | None = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 from aoserial.golden.findings import Finding
-from aoserial.golden.store import Golden
+from aoserial.golden.settings import Settings
+from aoserial.golden.store import Golden, Store
 from aoserial.migrations import spell
 from aoserial.migrations.step import Version
 
@@ -20,17 +21,14 @@ def released(schemas: Path) -> list[Version]:
     )
 
 
-def uncovered(schemas: Path, goldens: Iterable[Golden], *, types: str = "") -> list[Version]:
+def uncovered(schemas: Path, held: Collection[str], *, types: str = "") -> list[Version]:
     """Released types and versions, attribute objects too, that no golden holds.
 
     Args:
         schemas: the folder of frozen documents.
+        held: what goldens hold: `acme.T@1` …
         types: a prefix of the type ids that count.
-
-    Raises:
-        MissingFileError, FormatError: a golden.json that cannot be read.
     """
-    held = {version for golden in goldens for version in golden.versions}
     return [
         version
         for version in released(schemas)
@@ -38,16 +36,30 @@ def uncovered(schemas: Path, goldens: Iterable[Golden], *, types: str = "") -> l
     ]
 
 
-def coverage_findings(
-    schemas: Path, goldens: Iterable[Golden], *, types: str = ""
-) -> Iterator[Finding]:
-    """A finding for each released version without a golden; as `uncovered`."""
-    for kind, version in uncovered(schemas, goldens, types=types):
+def coverage_findings(settings: Settings) -> Iterator[Finding]:
+    """A finding for each released version without a golden that should have one, and the reverse.
+
+    Raises:
+        MissingFileError, FormatError: a golden.json or a manifest cannot be read.
+    """
+    assert settings.schemas is not None
+    stores = (Store(folder) for folder in (settings.goldens, *settings.more_goldens))
+    held = {version for store in stores for version in store.versions}
+    lacking = set(map(spell, uncovered(settings.schemas, held, types=settings.types)))
+    for name in sorted(lacking - settings.unseen.keys()):
         yield Finding(
             rule="GOLDEN_MISSING",
-            where=spell((kind, version)),
-            message=f"{schemas.name}/{kind}/{version}.json is frozen and no golden holds that "
-            "version: declare a case that writes it, and record it",
+            where=name,
+            message=f"{settings.schemas.name}/{name.replace('@', '/')}.json is frozen and no "
+            "golden holds that version: declare a case that writes it, and record it",
+        )
+    for name in sorted(settings.unseen.keys() - lacking):
+        yield Finding(
+            rule="GOLDEN_NOT_UNSEEN",
+            where=name,
+            message="is listed under tool.aoserial.unseen, and "
+            + ("a golden holds it" if name in held else "no such version is frozen")
+            + ": take it out there",
         )
 
 

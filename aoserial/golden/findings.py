@@ -7,6 +7,7 @@ from dataclasses import dataclass
 # rule → what it holds
 RULES = {
     "GOLDEN_MISSING": "what today's code writes, and each frozen schema, has a golden",
+    "GOLDEN_NOT_UNSEEN": "what is listed as unseen is frozen, and no golden holds it",
     "GOLDEN_UNWRITABLE": "each case is made, saved and run by today's code",
     "GOLDEN_UNUSED": "each golden belongs to a declared case",
     "GOLDEN_EDITED": "each file of a golden has the bytes that MANIFEST.json lists",

@@ -6,6 +6,10 @@
     schemas = "schemas"                 # the folder of frozen schemas
     types = "acme."                     # of which frozen schemas need goldens; all of them
     writer = "acme-1.0"                 # the release that records; name and version of the project
+    more_goldens = ["fixtures"]         # folders of golden files that other programs wrote
+
+    [tool.aoserial.unseen]              # frozen versions that no golden shows, and why
+    "acme.XpuTensor@1" = "is packed by a device that nobody here has"
 
 Only the first is required; without it a project has no goldens.
 """
@@ -14,13 +18,16 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from aoserial.errors import MissingFileError, OptionError
 
-_KEYS = ("cases", "goldens", "schemas", "types", "writer")
+_TEXTS = ("cases", "goldens", "schemas", "types", "writer")
+_KEYS = (*_TEXTS, "more_goldens", "unseen")
+_VERSION = re.compile(r"[\w.]+@[1-9][0-9]*", re.ASCII)
 _WRITER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+!-]{0,99}", re.ASCII)
 
 
@@ -35,6 +42,9 @@ class Settings:
         schemas: the folder of its frozen schemas, None where it has none.
         types: prefix of the ids of those whose schemas need a golden; empty for all.
         writer: what goldens recorded now are said to be written by: `acme-1.0`.
+        more_goldens: folders of golden files that other programs wrote; a MANIFEST.json in each
+            says what they hold.
+        unseen: `acme.XpuTensor@1` → why there is no golden of it.
     """
 
     root: Path
@@ -43,6 +53,8 @@ class Settings:
     schemas: Path | None
     types: str
     writer: str
+    more_goldens: tuple[Path, ...] = ()
+    unseen: Mapping[str, str] = field(default_factory=dict)
 
 
 def find_settings(root: Path) -> Settings | None:
@@ -64,7 +76,11 @@ def find_settings(root: Path) -> Settings | None:
     table = document["tool"]["aoserial"]
     if "cases" not in table:
         return None
-    names = {key: _text(path, table, key) for key in _KEYS}
+    if unknown := sorted(table.keys() - set(_KEYS)):
+        raise OptionError(
+            f"{path}: tool.aoserial has no {unknown[0]!r}; its keys are {', '.join(_KEYS)}"
+        )
+    names = {key: _text(path, table, key) for key in _TEXTS}
     schemas = root / (names["schemas"] or "schemas")
     return Settings(
         root=root,
@@ -73,6 +89,8 @@ def find_settings(root: Path) -> Settings | None:
         schemas=schemas if names["schemas"] or schemas.is_dir() else None,
         types=names["types"] or "",
         writer=check_writer(names["writer"] or _release(path, document.get("project", {}))),
+        more_goldens=tuple(root / folder for folder in _folders(path, table)),
+        unseen=_unseen(path, table),
     )
 
 
@@ -107,6 +125,28 @@ def _text(path: Path, table: dict[str, Any], key: str) -> str | None:
     if value is None or isinstance(value, str):
         return value
     raise OptionError(f"{path}: tool.aoserial.{key} is {value!r:.80}, expected a string")
+
+
+def _folders(path: Path, table: dict[str, Any]) -> list[str]:
+    value = table.get("more_goldens", [])
+    if isinstance(value, list) and all(isinstance(folder, str) for folder in value):
+        return value
+    raise OptionError(
+        f"{path}: tool.aoserial.more_goldens is {value!r:.80}, expected a list of folders"
+    )
+
+
+def _unseen(path: Path, table: dict[str, Any]) -> dict[str, str]:
+    value = table.get("unseen", {})
+    if not isinstance(value, dict):
+        raise OptionError(f"{path}: tool.aoserial.unseen is {value!r:.80}, expected a table")
+    for name, why in value.items():
+        if not _VERSION.fullmatch(name) or not isinstance(why, str) or not why.strip():
+            raise OptionError(
+                f"{path}: tool.aoserial.unseen: {name!r:.80} = {why!r:.80}, expected a version as "
+                "acme.T@1, and in words why no golden holds it"
+            )
+    return value
 
 
 def _release(path: Path, project: dict[str, Any]) -> str:

@@ -90,6 +90,25 @@ class Store:
         """All goldens, by writer and case."""
         return (Golden(path.parent) for path in sorted(self.folder.glob(f"*/*/{DESCRIPTION}")))
 
+    @property
+    def versions(self) -> set[str]:
+        """The types and versions that the folder shows, attribute objects too.
+
+        Of goldens as their golden.json says; of other files as `cases` of the manifest says.
+
+        Raises:
+            MissingFileError, FormatError: a golden.json, or the manifest, cannot be read.
+        """
+        held = {version for golden in self for version in golden.versions}
+        try:
+            for row in self._told().get("cases", {}).values():
+                held |= {kind for told in row["expected"].values() for kind in told["stored"]}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"{self._told_in} does not say what its cases hold: {error!r}") from (
+                error
+            )
+        return held
+
     def of_case(self, name: str) -> list[Golden]:
         return [golden for golden in self if golden.case == name]
 
@@ -103,15 +122,28 @@ class Store:
         Raises:
             FormatError: the manifest is malformed.
         """
-        path = self.folder / MANIFEST
-        if not path.is_file():
-            return {}
         try:
-            files = json.loads(path.read_bytes())["files"]
+            files = self._told().get("files", {})
             return {name: {"sha256": row["sha256"], "bytes": row["bytes"]} for name, row in
                     files.items()}  # fmt: skip
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(f"{path} is no manifest of goldens: {error!r}") from error
+        except (KeyError, TypeError, AttributeError) as error:
+            raise FormatError(f"{self._told_in} is no manifest of goldens: {error!r}") from error
+
+    @property
+    def _told_in(self) -> Path:
+        return self.folder / MANIFEST
+
+    def _told(self) -> dict[str, Any]:
+        """What the manifest says; nothing, when there is none."""
+        if not self._told_in.is_file():
+            return {}
+        try:
+            told = json.loads(self._told_in.read_bytes())
+        except ValueError as error:
+            raise FormatError(f"{self._told_in} is no manifest of goldens: {error!r}") from error
+        if not isinstance(told, dict) or "files" not in told:
+            raise FormatError(f"{self._told_in} is no manifest of goldens: it lists no files")
+        return told
 
     def add(self, golden: Golden) -> None:
         """Lists the files of a golden that was just written."""

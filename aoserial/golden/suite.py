@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from aoserial.errors import AoserialError
 from aoserial.golden.cases import GoldenCase
 from aoserial.golden.coverage import coverage_findings, unused_findings
 from aoserial.golden.findings import Finding
@@ -49,9 +50,14 @@ def checks(
     yield Check("goldens[untouched]", lambda: list(store.check()))
     yield Check("goldens[used]", lambda: list(unused_findings(cases, store)))
     if settings.schemas is not None:
-        schemas = settings.schemas
-        complete = partial(coverage_findings, schemas, store, types=settings.types)
-        yield Check("goldens[complete]", lambda: list(complete()))
+        yield Check("goldens[complete]", partial(_complete, settings))
+
+
+def _complete(settings: Settings) -> list[Finding]:
+    try:
+        return list(coverage_findings(settings))
+    except AoserialError as error:
+        return [Finding(rule="GOLDEN_UNREADABLE", where="goldens", message=str(error))]
 
 
 def _golden(case: GoldenCase, golden: Golden, store: Store) -> list[Finding]:

@@ -32,11 +32,27 @@ class Int4Tensor(aoserial.VersionedTensor):
 '''
 
 
-def test_this_repository_is_clean(capsys):
+def test_this_repository_is_clean_and_its_goldens_were_looked_at(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
     assert run(["schema", "check"]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told[-1].endswith("documents: clean")
-    assert any(line.startswith("not checked: goldens") for line in told)
+    assert not any(line.startswith("not checked: goldens") for line in told)
+    assert any(line.startswith("not checked: golden of torchao.AffineQ") for line in told)
+
+
+def test_goldens_of_another_project_say_nothing_of_these_types(capsys, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples/acme")
+    assert run(["schema", "check"]) == 0
+    assert "not checked: goldens: no folder of them was given for" in capsys.readouterr().out
+
+
+def test_a_golden_folder_is_taken_with_what_its_manifest_lists(capsys):
+    run(["schema", "check", "--goldens", str(ROOT / "fixtures"), "--format", "json"])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [(one["rule"], one["subject"]) for one in found] == [
+        ("GOLDEN_MISSING", "torchao.AffineQuantizedTensor@1")
+    ]
 
 
 def test_types_and_enums_are_listed_with_what_is_frozen_of_them(capsys):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from gate.worlds import KIND, MODE, OPTIONS, T, checked, code, frozen, rules, steps
 
-from aoserial.gate import RULES
+from aoserial.gate import RULES, Goldens
 from aoserial.schema import (
     Field,
     Schema,
@@ -260,9 +260,14 @@ def test_a_deleted_type_is_found_and_so_is_a_deleted_enum(folder):
 def test_every_older_version_needs_a_golden_where_goldens_are_looked_at(tmp_path):
     frozen(tmp_path, OPTIONS, T, T2)
     now = code(tmp_path, OPTIONS, T2, steps=steps(to_two))
-    assert rules(checked(now, goldens=set())) == ["GOLDEN_MISSING"]
-    assert not checked(now, goldens={("acme.T", 1)}).findings
-    assert checked(now).unchecked == ["goldens: no folder of them was given"]
+    assert rules(checked(now, goldens=Goldens(shown=set()))) == ["GOLDEN_MISSING"]
+    assert not checked(now, goldens=Goldens(shown={("acme.T", 1)})).findings
+    assert checked(now).unchecked == [f"goldens: no folder of them was given for {tmp_path}"]
+    unseen = Goldens(shown=set(), unseen={("acme.T", 1): "lost", ("acme.T", 2): "new"})
+    report = checked(now, goldens=unseen)
+    assert (report.findings, report.unchecked) == ([], ["golden of acme.T@1: lost"])
+    elsewhere = Goldens(shown=set(), of=tmp_path / "elsewhere")
+    assert not checked(now, goldens=elsewhere).findings
 
 
 def test_a_type_without_a_folder_of_documents_is_found():

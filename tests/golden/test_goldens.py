@@ -10,7 +10,14 @@ import pytest
 import torch
 
 import aoserial
-from aoserial.errors import CollisionError, LimitError, MissingFileError, OptionError, SchemaError
+from aoserial.errors import (
+    CollisionError,
+    FormatError,
+    LimitError,
+    MissingFileError,
+    OptionError,
+    SchemaError,
+)
 from aoserial.golden import Finding, GoldenCase, Store, find_settings, golden_case, uncovered
 from aoserial.golden.cases import cases_of, load_cases
 from aoserial.golden.recording import Written
@@ -179,8 +186,41 @@ def test_each_frozen_version_needs_a_golden(settings, tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("{}")
     (tmp_path / "schemas/lock.json").write_text("{}")
-    assert uncovered(tmp_path / "schemas", store) == [("golden.Rounding", 2), ("other.Thing", 1)]
-    assert uncovered(tmp_path / "schemas", store, types="golden.") == [("golden.Rounding", 2)]
+    schemas, held = tmp_path / "schemas", store.versions
+    assert uncovered(schemas, held) == [("golden.Rounding", 2), ("other.Thing", 1)]
+    assert uncovered(schemas, held, types="golden.") == [("golden.Rounding", 2)]
+
+
+def test_what_is_said_to_be_unseen_is_not_asked_for_and_has_to_be_unseen(settings, tmp_path):
+    record(case(), settings)
+    for name in ("golden.Rounding/1", "golden.Rounding/2"):
+        path = tmp_path / f"schemas/{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("{}")
+    frozen = replace(settings, schemas=tmp_path / "schemas")
+    told = {"golden.Rounding@2": "lost", "golden.Rounding@1": "lost", "golden.Rounding@3": "lost"}
+    for unseen, found in (
+        ({}, [("GOLDEN_MISSING", "golden.Rounding@2")]),
+        ({"golden.Rounding@2": "lost"}, []),
+        (told, [("GOLDEN_NOT_UNSEEN", f"golden.Rounding@{version}") for version in (1, 3)]),
+    ):
+        (complete,) = (
+            check.run()
+            for check in checks(replace(frozen, unseen=unseen), {})
+            if check.name == "goldens[complete]"
+        )
+        assert [(one.rule, one.where) for one in complete] == found
+
+
+def test_files_of_other_programs_show_what_their_manifest_says(settings, tmp_path):
+    other = tmp_path / "fixtures"
+    other.mkdir()
+    cases = {"x-1.0/a": {"expected": {"model.pt": {"stored": ["golden.Rounding@2"]}}}}
+    (other / "MANIFEST.json").write_text(json.dumps({"files": {}, "cases": cases}))
+    assert Store(other).versions == {"golden.Rounding@2"}
+    (other / "MANIFEST.json").write_text(json.dumps({"files": {}, "cases": {"x-1.0/a": {}}}))
+    with pytest.raises(FormatError, match="does not say what its cases hold"):
+        _ = Store(other).versions
 
 
 def test_a_description_that_is_none_is_a_finding_of_the_golden_alone(settings):
@@ -257,6 +297,11 @@ def test_a_project_that_declares_no_cases_has_no_settings(tmp_path):
         ('cases = "c.py"\n', "set writer under"),
         ('cases = "c.py"\nwriter = "../acme"\n', "cannot name a folder"),
         ("cases = \n", "Invalid value"),
+        ('cases = "c.py"\ngolden = "g"\n', "tool.aoserial has no 'golden'; its keys are cases, "),
+        ('cases = "c.py"\nwriter = "a-1"\nmore_goldens = "g"\n', "expected a list of folders"),
+        ('cases = "c.py"\nwriter = "a-1"\nunseen = ["x"]\n', "expected a table"),
+        ('cases = "c.py"\nwriter = "a-1"\nunseen = {"a.B" = "x"}\n', "expected a version as"),
+        ('cases = "c.py"\nwriter = "a-1"\nunseen = {"a.B@1" = ""}\n', "expected a version as"),
         ('cases = "c.py"\n[project]\nname = "no-such-package-here"\n', "set writer under"),
     ],
 )

@@ -24,7 +24,9 @@ from support.outcomes import Outcome, outcome
 
 import aoserial
 from aoserial.checkpoint.archives import open_archive
+from aoserial.migrations import spell
 from aoserial.schema import Nested, Value
+from aoserial.torchao.wrapping import INNER
 
 _FILES = ("case.json", "expected.pt", "model.pt", "model.safetensors")
 _MODELS = ("model.pt", "model.safetensors")
@@ -161,6 +163,7 @@ def expected(path: Path, found: Outcome) -> dict[str, object]:
         "becomes": found.becomes,
         "count": sum(found.becomes.values()),
         "equal": found.equal,
+        "stored": stored(path),
     }
     if found.inert:
         told["inert"] = found.inert
@@ -168,6 +171,29 @@ def expected(path: Path, found: Outcome) -> dict[str, object]:
         told["assume"] = found.needs
     era = aoserial.inspect(path).era
     return told | ({"era": str(era)} if era else {})
+
+
+def stored(path: Path) -> list[str]:
+    """The types and versions in a file, those of attribute objects and inner tensors too."""
+    with open_archive(path) as archive:
+        records = [group.template for group in archive.catalog.groups]
+    kinds = {(record.type, record.version) for record in records}
+    for record in records:
+        for value in record.attributes.values():
+            kinds |= set(_inside(value))
+    return sorted(map(spell, kinds))
+
+
+def _inside(value: Value) -> Iterator[tuple[str, int]]:
+    if isinstance(value, tuple):
+        for each in value:
+            yield from _inside(each)
+    elif isinstance(value, Nested):
+        yield value.type, value.version
+        if value.type == INNER.type:
+            yield str(value.fields["type"]), int(value.fields["version"])
+        for each in value.fields.values():
+            yield from _inside(each)
 
 
 def _digest(path: Path) -> dict[str, object]:
