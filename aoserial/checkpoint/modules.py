@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import nn
 
 from aoserial.checkpoint.loading import load
+from aoserial.checkpoint.renaming import Rename
 from aoserial.checkpoint.report import AoserialWarning
 from aoserial.errors import AoserialError, FieldError, UnknownNameError, locating, raise_all
 from aoserial.tensors import CLASSES, InertTensor
@@ -20,6 +22,9 @@ def load_into(
     *,
     strict: bool = True,
     device: str | torch.device | None = None,
+    names: Iterable[str] | None = None,
+    rename: Rename | None = None,
+    assume: Mapping[str, str] | None = None,
 ) -> None:
     """Replaces the parameters and buffers of `model` by those of a checkpoint.
 
@@ -30,13 +35,21 @@ def load_into(
     Args:
         strict: every parameter and persistent buffer must be in the checkpoint, and nothing else.
         device: where the tensors go; the CPU if not given.
+        names, rename, assume: as `load` has them. `names=model.state_dict()` takes of a checkpoint
+            what the model has, and still needs all of it.
 
     Raises:
-        UnknownNameError, FieldError, Faults: names or shapes that do not fit.
+        UnknownNameError, FieldError, Faults: names, shapes or kinds of dtype that do not fit.
         AoserialError: whatever `load` raises.
     """
     with locating(file=os.fspath(path)):
-        state = load(path, device if device is not None else "cpu")
+        state = load(
+            path,
+            device if device is not None else "cpu",
+            names=names,
+            rename=rename,
+            assume=assume,
+        )
         wanted = dict(model.named_parameters(remove_duplicate=False))
         _add_twins(state, wanted)
         expected = model.state_dict()
@@ -76,12 +89,25 @@ def _mismatches(
         ]
     for name, tensor in state.items():
         place = expected.get(name)
-        if isinstance(place, torch.Tensor) and tuple(place.shape) != tuple(tensor.shape):
-            fault = FieldError(
-                f"shape is {list(tensor.shape)} in the checkpoint, {list(place.shape)} in the model"
-            )
-            faults.append(fault.locate(name=name))
+        if isinstance(place, torch.Tensor) and (told := _misfit(tensor, place)):
+            faults.append(FieldError(told).locate(name=name))
     return faults
+
+
+def _misfit(tensor: torch.Tensor | InertTensor, place: torch.Tensor) -> str | None:
+    """Why a tensor cannot stand where the model has `place`, or None.
+
+    Another precision is the checkpoint's to choose; integers for real numbers are a mistake.
+    """
+    if tuple(place.shape) != tuple(tensor.shape):
+        return f"shape is {list(tensor.shape)} in the checkpoint, {list(place.shape)} in the model"
+    if isinstance(tensor, torch.Tensor) and _kind(tensor.dtype) != _kind(place.dtype):
+        return f"dtype is {tensor.dtype} in the checkpoint, {place.dtype} in the model"
+    return None
+
+
+def _kind(dtype: torch.dtype) -> tuple[bool, bool]:
+    return dtype.is_floating_point, dtype.is_complex
 
 
 def _as_parameters(
@@ -103,11 +129,12 @@ def _as_parameters(
 
 
 def _warn_of_meta(model: nn.Module) -> None:
-    left = [name for name, buffer in model.named_buffers() if buffer.is_meta]
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    left = [name for name, tensor in held.items() if tensor.is_meta]
     if left:
         warnings.warn(
-            f"still on the meta device, since no checkpoint holds them: {', '.join(left[:5])}"
-            f"{' …' if len(left) > 5 else ''}; initialise these buffers yourself",
+            f"still on the meta device, since the checkpoint does not hold them: "
+            f"{', '.join(left[:5])}{' …' if len(left) > 5 else ''}; initialise them yourself",
             AoserialWarning,
             stacklevel=3,
         )

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import aoserial
-from aoserial.errors import FieldError, UnknownNameError
+from aoserial.errors import FieldError, OptionError, UnknownNameError
 
 
 class Tied(nn.Module):
@@ -101,6 +101,50 @@ def test_a_missing_parameter_is_an_error_when_strict_and_kept_otherwise(path):
         aoserial.load_into(model, path)
     aoserial.load_into(model, path, strict=False)
     assert torch.equal(model.bias, torch.ones(8))
+
+
+def test_of_a_checkpoint_that_holds_more_what_the_model_has_is_taken_and_all_of_it_needed(path):
+    weight = save_linear(path, pooler=torch.ones(1))
+    model = meta_model(lambda: nn.Linear(16, 8))
+    aoserial.load_into(model, path, names=model.state_dict())
+    assert torch.equal(model.weight.qdata, weight.qdata)
+    wider = meta_model(lambda: nn.Sequential(nn.Linear(16, 8), nn.Linear(16, 8)))
+    with pytest.raises(aoserial.Faults, match="4 names are not in the checkpoint"):
+        aoserial.load_into(wider, path, names=wider.state_dict())
+
+
+def test_a_checkpoint_of_other_names_is_taken_under_those_of_the_model(path):
+    weight = save_linear(path)
+    model = meta_model(lambda: nn.Sequential(nn.Linear(16, 8)))
+    aoserial.load_into(model, path, rename=lambda name: f"0.{name}")
+    assert torch.equal(model[0].weight.qdata, weight.qdata)
+
+
+def test_what_a_file_cannot_tell_is_answered(path):
+    save_linear(path)
+    with pytest.raises(OptionError, match="nothing_of_the_kind"):
+        aoserial.load_into(nn.Linear(16, 8), path, assume={"nothing_of_the_kind": "1"})
+
+
+def test_integers_where_the_model_has_real_numbers_are_refused(path):
+    aoserial.save({"weight": torch.ones(8, 16), "bias": torch.ones(8, dtype=torch.int64)}, path)
+    told = "bias: dtype is torch.int64 in the checkpoint, torch.float32 in the model"
+    with pytest.raises(FieldError, match=told):
+        aoserial.load_into(nn.Linear(16, 8), path)
+
+
+def test_another_precision_is_the_checkpoints_to_choose(path):
+    half = {"weight": torch.ones(8, 16).bfloat16(), "bias": torch.ones(8).bfloat16()}
+    aoserial.save(half, path)
+    model = nn.Linear(16, 8)
+    aoserial.load_into(model, path)
+    assert model.weight.dtype is torch.bfloat16
+
+
+def test_parameters_left_on_the_meta_device_are_told_of(path):
+    aoserial.save({"bias": torch.ones(8)}, path)
+    with pytest.warns(aoserial.AoserialWarning, match="still on the meta device.*: weight; init"):
+        aoserial.load_into(meta_model(lambda: nn.Linear(16, 8)), path, strict=False)
 
 
 def test_buffers_left_on_the_meta_device_are_told_of(path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import re
 import shutil
 import signal
 import time
@@ -21,7 +20,6 @@ from faults.seam import Fault, Seam
 import aoserial
 from aoserial.errors import AoserialError
 
-_DIGITS = re.compile(rb"(?<=-of-\d{5})-[0-9a-f]{12}")
 _NEW = ("renamed, not known durable", "rewritten, journal kept")
 
 
@@ -53,7 +51,6 @@ class Tally:
         ends: how runs ended, and with which state of the folder.
         calls: the calls that were hit.
         left: runs that left a temp file behind.
-        again: runs after which it was done again, and came out as if it had never been interrupted.
         bad: descriptions of runs that broke a promise.
     """
 
@@ -62,7 +59,6 @@ class Tally:
     ends: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     left: int = 0
-    again: int = 0
     bad: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
@@ -71,14 +67,13 @@ class Tally:
         self.ends += other.ends
         self.calls += other.calls
         self.left += other.left
-        self.again += other.again
         self.bad += other.bad
 
 
 def save_into(folders: list[Path]) -> None:
-    """A save of something else."""
+    """A save of something else, in a process of its own."""
+    in_child(lambda: [aoserial.save(plain(3), folder / "next") for folder in folders])
     for folder in folders:
-        aoserial.save(plain(3), folder / "next")
         (folder / "next").unlink()
 
 
@@ -90,11 +85,8 @@ class Stage:
         self._root = root
         self._template = root / "template"
         self._number = 0
-
-    def prepare(self) -> None:
-        """Makes the old state, for all stages in one process, which declares types as they were."""
         self._template.mkdir(parents=True)
-        self.scenario.prepare(self._template)
+        in_child(lambda: scenario.prepare(self._template))
 
     def measure(self) -> None:
         """Runs it without fault, for the new state; after `declare(2)`."""
@@ -110,14 +102,13 @@ class Stage:
         self.log, self.measured_in = ended.log, str(folder)
         self.new = self._look(folder)
         self.sources = self._sources(folder)
-        self._whole = files_in(folder)
-        states = files_in(self._template) | self._whole
-        self._modes = {path: mode for path, (_, mode) in states.items()}
         shutil.rmtree(folder)
 
     def mode_of(self, name: str) -> int:
         """The permission bits of a file in either state; those of a temp file for others."""
-        return self._modes.get(name, 0o600) & 0o777
+        states = [self.sources, *(files or {} for _, files in (self.old, self.new))]
+        modes = {path: mode for files in states for path, (_, mode) in files.items()}
+        return modes.get(name, 0o600) & 0o777
 
     def fresh(self) -> Path:
         """A folder in the old state."""
@@ -131,13 +122,11 @@ class Stage:
         return folder
 
     def run(self, folder: Path, fault: Fault | None) -> Ended:
-        """One run; what ends a process has one of its own."""
-
         def act() -> Ended:
             seam = Seam(fault)
+            seam.install()
             try:
-                with seam.installed():
-                    self.scenario.act(folder)
+                self.scenario.act(folder)
             except AoserialError as error:
                 state = getattr(error, "state", "")
                 return Ended("refused", state, str(error), tuple(seam.hits))
@@ -150,8 +139,6 @@ class Stage:
             seen = tuple(seam.log) if fault is None else ()
             return Ended("done", hits=tuple(seam.hits), log=seen)
 
-        if fault is None or fault.kind not in ("kill", "interrupt"):
-            return act()
         return in_child(act) or Ended("killed", hits=("kill",))
 
     def check(
@@ -169,9 +156,6 @@ class Stage:
         tally = Tally(runs=1, injected=bool(ended.hits), calls=Counter(ended.hits[:1]))
         temps = temps_in(folder)
         tally.left = bool(temps)
-        left = self._root / "left"
-        if self.scenario.again:
-            shutil.copytree(folder, left, symlinks=True)
 
         def bad(finding: str) -> None:
             tally.bad.append(f"{self.scenario.name}, {what}, {ended.how} {ended.error}: {finding}")
@@ -203,25 +187,7 @@ class Stage:
             bad(f"{which} with state {ended.state!r}")
         elif which == "a third state":
             bad(which)
-        if self.scenario.again:
-            tally.again = self._goes_on(left, was_whole=which == "new")
-            if not tally.again:
-                bad("what was gone on with came out otherwise")
         return tally
-
-    def _goes_on(self, folder: Path, *, was_whole: bool) -> bool:
-        """Whether doing it again makes what would have been there without an interruption.
-
-        A set that was whole before, and has no journal, is written over: under other names.
-        """
-        assert self.scenario.again is not None
-        anew = was_whole and not list(folder.rglob(".aoserial-*.json"))
-        self.scenario.again(folder)
-        found, whole = files_in(folder), self._whole
-        shutil.rmtree(folder)
-        if anew:
-            return _without_digests(found) == _without_digests(whole)
-        return bool(found == whole)
 
     def _look(self, folder: Path) -> Any:
         content = self.scenario.read(folder)
@@ -241,17 +207,6 @@ def files_in(folder: Path) -> dict[str, Any]:
         )
         for path in sorted(folder.rglob("*"))
         if path.is_symlink() or path.is_file()
-    }
-
-
-def _without_digests(files: dict[str, Any]) -> dict[str, Any]:
-    """Files with nothing of the digits in the names of shards, which an index names as well."""
-    return {
-        _DIGITS.sub(b"", name.encode()).decode(): (
-            _DIGITS.sub(b"", content) if name.endswith(".index.json") else content,
-            mode,
-        )
-        for name, (content, mode) in files.items()
     }
 
 
