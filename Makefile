@@ -29,6 +29,7 @@ torchao-report: $(VENV)/.ready
 
 # docs/matrix.html, of the same folder and the same Python.
 matrix: $(VENV)/.ready
+	@: $${AOSERIAL_FIXTURES:?is to name a folder of golden cases} $${TORCHAO_PYTHON:?is to name a Python}
 	$(BIN)/aoserial golden report $(AOSERIAL_FIXTURES) --reader-python $(TORCHAO_PYTHON) --allow-refused \
 		--html docs/matrix.html
 

@@ -95,7 +95,8 @@ def _types(scene: Scene) -> Iterator[Finding]:
             frozen = documents.get(schema.version)
             if frozen is not None and frozen != schema:
                 yield from _within(frozen, schema, scene)
-        known = path in scene.frozen.digests  # and cannot be read, if it is not in `documents`
+        # there is one, or there was: if it cannot be read or is gone, that was told
+        known = path in scene.frozen.digests or path in scene.frozen.lock.documents
         yield from lineage(head, documents, scene, is_known=known)
 
 
@@ -131,7 +132,8 @@ def _enums(scene: Scene) -> Iterator[Finding]:
         path = f"{name}/enum.json"
         shown = f"{scene.frozen.where}/{path}"
         if frozen is None:
-            if path not in scene.frozen.digests and name in code.enums and code.folder:
+            known = path in scene.frozen.digests or path in scene.frozen.lock.documents
+            if not known and name in code.enums and code.folder:
                 message = "has no document yet"
                 yield Finding(rule="VERSION_NOT_FROZEN", subject=name, message=message, path=shown)
             continue

@@ -24,7 +24,12 @@ from aoserial.schema import EnumSchema, Schema, to_document
 from aoserial.schema.document import to_text
 from aoserial.storage.atomic import AtomicFile
 
-_REFUSED = ("FROZEN_SCHEMA_EDITED", "FROZEN_SCHEMA_UNREADABLE", "FROZEN_SCHEMA_MISPLACED")
+_REFUSED = (
+    "FROZEN_SCHEMA_EDITED",
+    "FROZEN_SCHEMA_UNREADABLE",
+    "FROZEN_SCHEMA_MISPLACED",
+    "FROZEN_SCHEMA_MISSING",
+)
 
 
 def freeze(code: Code, ids: Collection[str], *, release: bool = False) -> list[str]:
@@ -79,7 +84,10 @@ def _obstacles(
     """Why what is wanted may not be frozen."""
     for fault in frozen.faults:
         concerned = fault.rule in _REFUSED and fault.subject in wanted
-        if concerned or (fault.rule == "LOCK_UNREADABLE" and _has_lock(frozen)):
+        if fault.rule == "FROZEN_SCHEMA_MISSING" and concerned:  # unless it comes back as it was
+            last = frozen.lock.documents[fault.subject][-1]
+            concerned = digest(_bytes(wanted[fault.subject])) != last
+        if concerned or fault.rule == "LOCK_UNREADABLE":
             yield SchemaError(f"{fault.rule}: {fault.message}; {fault.row.fix}").locate(
                 file=fault.subject
             )
@@ -90,10 +98,6 @@ def _obstacles(
             yield SchemaError(f"{where}{rule}: {message}; {RULES[rule].fix}").locate(
                 file=str(schema)
             )
-
-
-def _has_lock(frozen: Frozen) -> bool:
-    return (Path(frozen.where) / LOCK_FILE).exists()
 
 
 def _breaking(
@@ -121,7 +125,7 @@ def _write(
     written: list[str] = []
     documents = dict(frozen.lock.documents)
     for path, schema in wanted.items():
-        data = to_text(to_document(schema)).encode()
+        data = _bytes(schema)
         if frozen.digests.get(path) != digest(data):
             _replace(folder / path, data)
             written.append(path)
@@ -134,6 +138,10 @@ def _write(
         _replace(folder / LOCK_FILE, lock.text().encode())
         written.append(LOCK_FILE)
     return written
+
+
+def _bytes(schema: Schema | EnumSchema) -> bytes:
+    return to_text(to_document(schema)).encode()
 
 
 def _appended(digests: tuple[str, ...], last: str) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from aoserial.schema.document import read_document
 
 LOCK_FILE = "lock.json"
 LOCK_VERSION = 1
+_STEP = re.compile(r"[\w.]+@[1-9][0-9]*", re.ASCII)
 Files = Mapping[str, bytes]  # path from the folder, with / → contents
 
 
@@ -125,7 +127,11 @@ def _take_lock(data: bytes | None, frozen: Frozen) -> None:
         lock = parse_object(data.decode(), LOCK_FILE)
         if take(lock, "lock", int, LOCK_FILE) != LOCK_VERSION:
             raise EnvelopeError(f"is of version {lock['lock']}, expected {LOCK_VERSION}")
-        frozen.lock = Lock(documents=_digests(lock, "documents"), steps=_digests(lock, "steps"))
+        documents, steps = _digests(lock, "documents"), _digests(lock, "steps")
+        for subject in steps:
+            if not _STEP.fullmatch(subject):
+                raise EnvelopeError(f"{subject!r} is no step of {LOCK_FILE}, as acme.T@1")
+        frozen.lock = Lock(documents=documents, steps=steps)
     except (EnvelopeError, UnicodeDecodeError) as error:
         frozen.faults.append(_fault("LOCK_UNREADABLE", LOCK_FILE, str(error), frozen))
         return

@@ -37,7 +37,7 @@ def resolve_ref(folder: Path, ref: str) -> str:
     Raises:
         OptionError: as `files_at` does.
     """
-    if not ref or ref.startswith("-"):
+    if not ref or ref.startswith("-") or "\0" in ref:
         raise OptionError(f"{ref!r} is no name of a commit")
     return _git(folder, "rev-parse", "--verify", "--quiet", f"{ref}^{{commit}}").decode().strip()
 

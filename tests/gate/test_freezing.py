@@ -62,6 +62,27 @@ def test_a_lock_that_cannot_be_read_is_not_overwritten(text, tmp_path):
     assert (tmp_path / "lock.json").read_text() == text
 
 
+def test_a_document_that_was_deleted_comes_back_as_it_was_or_not_at_all(tmp_path):
+    frozen(tmp_path)
+    path = tmp_path / "acme.T/1.json"
+    was, listed = path.read_bytes(), lock(tmp_path)
+    path.unlink()
+    shorter = replace(T, fields=tuple(f for f in T.fields if f.name != "gain"))
+    with pytest.raises(SchemaError, match="FROZEN_SCHEMA_MISSING"):
+        freeze(code(tmp_path, OPTIONS, shorter), ["acme.T"])
+    assert not path.exists()
+    assert freeze(code(tmp_path, OPTIONS, T), ["acme.T"]) == ["acme.T/1.json"]
+    assert (path.read_bytes(), lock(tmp_path)) == (was, listed)
+
+
+def test_documents_without_a_lock_are_not_locked_anew(tmp_path):
+    frozen(tmp_path)
+    (tmp_path / "lock.json").unlink()
+    with pytest.raises(SchemaError, match="LOCK_UNREADABLE"):
+        freeze(code(tmp_path, OPTIONS, T), ["acme.T"])
+    assert not (tmp_path / "lock.json").exists()
+
+
 def test_an_id_that_nobody_declares_and_a_type_without_a_folder_are_refused(tmp_path):
     with pytest.raises(UnknownTypeError, match="acme.Absent"):
         freeze(code(tmp_path, T), ["acme.Absent"])
