@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 
-from aoserial.errors import AoserialError
+from aoserial.errors import AoserialError, PathError
 from aoserial.storage import AtomicFile, Source
 from aoserial.storage.sniff import SNIFF_BYTES, is_pickle, is_safetensors
 
@@ -27,7 +27,7 @@ def bring_along(source: str, target: str) -> None:
 
     Raises:
         SaveError: one of them cannot be written.
-        PathError: one of them cannot be read.
+        PathError: the folder cannot be listed, or one of them not be read.
     """
     if os.path.realpath(source) == os.path.realpath(target):
         return
@@ -56,10 +56,16 @@ def config_notes(folder: str) -> Iterator[str]:
 
 
 def _files(folder: str) -> Iterator[str]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.is_file() and not entry.name.startswith("."):
-                yield entry.name
+    try:
+        with os.scandir(folder) as entries:
+            found = [entry.name for entry in entries if entry.is_file()]
+    except OSError as error:
+        raise PathError(f"cannot be listed: {error.strerror}", errno=error.errno).locate(
+            file=folder
+        ) from None
+    for name in found:
+        if not name.startswith("."):
+            yield name
 
 
 def _holds_weights(folder: str, name: str) -> bool:

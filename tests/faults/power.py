@@ -166,6 +166,11 @@ def sweep(stage: Stage, folder: Path) -> Tally:
     seen: set[Any] = set()
     template = stage.fresh()
     links = {path: os.readlink(path) for path in template.rglob("*") if path.is_symlink()}
+    times = {
+        str(path.relative_to(template)): (path.stat().st_atime_ns, path.stat().st_mtime_ns)
+        for path in template.rglob("*")
+        if path.is_file()
+    }
     for disk, over in _play(stage, template, stage.measured_in):
         for state in disk.states(chance):
             key = (tuple(sorted(state.items())), over)
@@ -177,6 +182,8 @@ def sweep(stage: Stage, folder: Path) -> Tally:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
                 path.chmod(stage.mode_of(name))
+                if name in times:
+                    os.utime(path, ns=times[name])
             for path, target in links.items():
                 os.symlink(target, folder / path.relative_to(template))
             folder.mkdir(exist_ok=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import shutil
 import signal
 import time
@@ -20,6 +21,7 @@ from faults.seam import Fault, Seam
 import aoserial
 from aoserial.errors import AoserialError
 
+_DIGITS = re.compile(rb"(?<=-of-\d{5})-[0-9a-f]{12}")
 _NEW = ("renamed, not known durable", "rewritten, journal kept")
 
 
@@ -51,6 +53,7 @@ class Tally:
         ends: how runs ended, and with which state of the folder.
         calls: the calls that were hit.
         left: runs that left a temp file behind.
+        again: runs after which it was done again, and came out as if it had never been interrupted.
         bad: descriptions of runs that broke a promise.
     """
 
@@ -59,6 +62,7 @@ class Tally:
     ends: Counter[str] = field(default_factory=Counter)
     calls: Counter[str] = field(default_factory=Counter)
     left: int = 0
+    again: int = 0
     bad: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
@@ -67,13 +71,14 @@ class Tally:
         self.ends += other.ends
         self.calls += other.calls
         self.left += other.left
+        self.again += other.again
         self.bad += other.bad
 
 
 def save_into(folders: list[Path]) -> None:
-    """A save of something else, in a process of its own."""
-    in_child(lambda: [aoserial.save(plain(3), folder / "next") for folder in folders])
+    """A save of something else."""
     for folder in folders:
+        aoserial.save(plain(3), folder / "next")
         (folder / "next").unlink()
 
 
@@ -85,8 +90,11 @@ class Stage:
         self._root = root
         self._template = root / "template"
         self._number = 0
+
+    def prepare(self) -> None:
+        """Makes the old state, for all stages in one process, which declares types as they were."""
         self._template.mkdir(parents=True)
-        in_child(lambda: scenario.prepare(self._template))
+        self.scenario.prepare(self._template)
 
     def measure(self) -> None:
         """Runs it without fault, for the new state; after `declare(2)`."""
@@ -102,13 +110,14 @@ class Stage:
         self.log, self.measured_in = ended.log, str(folder)
         self.new = self._look(folder)
         self.sources = self._sources(folder)
+        self._whole = files_in(folder)
+        states = files_in(self._template) | self._whole
+        self._modes = {path: mode for path, (_, mode) in states.items()}
         shutil.rmtree(folder)
 
     def mode_of(self, name: str) -> int:
         """The permission bits of a file in either state; those of a temp file for others."""
-        states = [self.sources, *(files or {} for _, files in (self.old, self.new))]
-        modes = {path: mode for files in states for path, (_, mode) in files.items()}
-        return modes.get(name, 0o600) & 0o777
+        return self._modes.get(name, 0o600) & 0o777
 
     def fresh(self) -> Path:
         """A folder in the old state."""
@@ -122,11 +131,13 @@ class Stage:
         return folder
 
     def run(self, folder: Path, fault: Fault | None) -> Ended:
+        """One run; what ends a process has one of its own."""
+
         def act() -> Ended:
             seam = Seam(fault)
-            seam.install()
             try:
-                self.scenario.act(folder)
+                with seam.installed():
+                    self.scenario.act(folder)
             except AoserialError as error:
                 state = getattr(error, "state", "")
                 return Ended("refused", state, str(error), tuple(seam.hits))
@@ -139,6 +150,8 @@ class Stage:
             seen = tuple(seam.log) if fault is None else ()
             return Ended("done", hits=tuple(seam.hits), log=seen)
 
+        if fault is None or fault.kind not in ("kill", "interrupt"):
+            return act()
         return in_child(act) or Ended("killed", hits=("kill",))
 
     def check(
@@ -156,6 +169,9 @@ class Stage:
         tally = Tally(runs=1, injected=bool(ended.hits), calls=Counter(ended.hits[:1]))
         temps = temps_in(folder)
         tally.left = bool(temps)
+        left = self._root / "left"
+        if self.scenario.again:
+            shutil.copytree(folder, left, symlinks=True)
 
         def bad(finding: str) -> None:
             tally.bad.append(f"{self.scenario.name}, {what}, {ended.how} {ended.error}: {finding}")
@@ -187,7 +203,25 @@ class Stage:
             bad(f"{which} with state {ended.state!r}")
         elif which == "a third state":
             bad(which)
+        if self.scenario.again:
+            tally.again = self._goes_on(left, was_whole=which == "new")
+            if not tally.again:
+                bad("what was gone on with came out otherwise")
         return tally
+
+    def _goes_on(self, folder: Path, *, was_whole: bool) -> bool:
+        """Whether doing it again makes what would have been there without an interruption.
+
+        A set that was whole before, and has no journal, is written over: under other names.
+        """
+        assert self.scenario.again is not None
+        anew = was_whole and not list(folder.rglob(".aoserial-*.json"))
+        self.scenario.again(folder)
+        found, whole = files_in(folder), self._whole
+        shutil.rmtree(folder)
+        if anew:
+            return _without_digests(found) == _without_digests(whole)
+        return bool(found == whole)
 
     def _look(self, folder: Path) -> Any:
         content = self.scenario.read(folder)
@@ -207,6 +241,17 @@ def files_in(folder: Path) -> dict[str, Any]:
         )
         for path in sorted(folder.rglob("*"))
         if path.is_symlink() or path.is_file()
+    }
+
+
+def _without_digests(files: dict[str, Any]) -> dict[str, Any]:
+    """Files with nothing of the digits in the names of shards, which an index names as well."""
+    return {
+        _DIGITS.sub(b"", name.encode()).decode(): (
+            _DIGITS.sub(b"", content) if name.endswith(".index.json") else content,
+            mode,
+        )
+        for name, (content, mode) in files.items()
     }
 
 

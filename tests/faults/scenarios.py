@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -29,6 +30,8 @@ class Scenario:
         exact: all files of the folder are, byte for byte, those of the old state or those of the
             new one, once a reader has opened the target; otherwise what is read alone counts (a set
             of shards may leave files that nothing names).
+        again: what a user does after an interruption; the folder then holds, byte for byte, what it
+            would have held without it.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Scenario:
     target: str = "model.safetensors"
     sources: tuple[str, ...] = ()
     exact: bool = True
+    again: Callable[[Path], object] | None = None
 
     def read(self, folder: Path) -> Any:
         """What a reader makes of the target, as data that can be compared; None when absent.
@@ -129,6 +133,11 @@ def _save_typed(which: int) -> Callable[[Path], None]:
 
 def _save_typed_shards(folder: Path) -> None:
     aoserial.save(_typed(1), folder / "old", max_shard_size=9000)
+    (folder / "old" / "config.json").write_text("{}")
+
+
+def _migrate_shards(*, resume: bool) -> Callable[[Path], object]:
+    return lambda folder: aoserial.migrate(folder / "old", f"{folder}/new/", resume=resume)
 
 
 def _migrate_beside(folder: Path) -> None:
@@ -147,8 +156,8 @@ def _save_what_is_mapped(folder: Path) -> None:
 
 
 def _save_with_writeback(folder: Path) -> None:
-    streaming.BLOCK_BYTES, streaming._WRITEBACK_BYTES = 1024, 2048
-    _save_plain("model.safetensors", 2)(folder)
+    with patch.multiple(streaming, BLOCK_BYTES=1024, _WRITEBACK_BYTES=2048):
+        _save_plain("model.safetensors", 2)(folder)
 
 
 def _save_shards(value: int) -> Callable[[Path], None]:
@@ -227,13 +236,15 @@ SCENARIOS: tuple[Scenario, ...] = (
         act=_save_shards(2),
         target="model.safetensors.index.json",
         exact=False,
+        again=_save_shards(2),
     ),
     Scenario(
-        name="migrate a set to another folder",
+        name="migrate a set to another folder, and go on with it",
         prepare=_save_typed_shards,
-        act=lambda folder: aoserial.migrate(folder / "old", folder / "new"),
+        act=_migrate_shards(resume=False),
         target="new/model.safetensors.index.json",
         sources=("old/",),
         exact=False,
+        again=_migrate_shards(resume=True),
     ),
 )

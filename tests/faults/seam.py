@@ -11,7 +11,8 @@ import fcntl
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,10 +40,11 @@ class Fault:
 
 @dataclass
 class Seam:
-    """The calls of this process, once `install`ed.
+    """The calls of this process, while it is `installed`.
 
     Attributes:
-        log: of each call its name, arguments and result; of one that was hit, what hit it.
+        log: of each call its name, arguments and result; of one that was hit, what hit it; the name
+            of one that failed by itself begins with `failed`.
         hits: how often the fault was injected.
     """
 
@@ -51,17 +53,27 @@ class Seam:
     hits: list[str] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def install(self) -> None:
-        for name, module in CALLS.items():
-            if hasattr(module, name):
-                setattr(module, name, self._replaced(name, getattr(module, name)))
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        found = {name: getattr(CALLS[name], name) for name in CALLS if hasattr(CALLS[name], name)}
+        for name, original in found.items():
+            setattr(CALLS[name], name, self._replaced(name, original))
+        try:
+            yield
+        finally:
+            for name, original in found.items():
+                setattr(CALLS[name], name, original)
 
     def _replaced(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Any:
             with self._lock:
                 args = self._hit(name, args)
                 before = _content(name, args, options)
-                result = original(*args, **options)
+                try:
+                    result = original(*args, **options)
+                except OSError:
+                    self.log.append((f"failed {name}", before, None))
+                    raise
                 self.log.append((name, before, result if isinstance(result, int) else None))
                 return result
 
@@ -86,6 +98,8 @@ class Seam:
         self.log.append((name, ("hit", fault.kind), None))
         if fault.kind == "interrupt":
             raise KeyboardInterrupt
+        if name == "close":
+            os.closerange(args[0], args[0] + 1)  # Linux has closed it, whatever it says of it
         code = getattr(errno, fault.kind)
         raise OSError(code, os.strerror(code))
 

@@ -2,8 +2,8 @@
 
     python tests/faults/sweep.py [--quick] [--folder DIR]
 
-One process imports everything and forks one for each run, which costs milliseconds instead of the
-seconds that importing torch takes.
+One process imports everything and forks one for each run that ends its process, which costs
+milliseconds instead of the seconds that importing torch takes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
 from faults import full, power, tracing
-from faults.running import Stage, Tally
+from faults.running import Stage, Tally, in_child
 from faults.scenarios import SCENARIOS, declare
 from faults.seam import Fault
 
+from aoserial.storage.safetensors import streaming
+
+BLOCK_BYTES = 1 << 16  # more than any file here has; the fewer zeros a process has to make
 QUICK_STEP = 4  # of the faults that are errors, the quick sweep injects every fourth
+QUICK_KILLS = 24  # about; where there are more calls, the quick sweep kills at some of them
 QUICK = (
     "save over a file",
     "save over the file the tensors are mapped from",
@@ -34,14 +38,17 @@ QUICK = (
     "migrate to another file",
     "migrate in place, header only",
     "read a file whose header was half written",
+    "save a set of shards over another",
+    "migrate a set to another folder, and go on with it",
 )
 QUICK_POWER = ("save over a file", "migrate in place, header only")
 
 
 def faults(calls: int, *, quick: bool) -> Iterator[tuple[str, Fault]]:
     """Every fault at every call; the call after the last one is there to miss."""
-    step = QUICK_STEP if quick else 1
-    for when in range(1, calls + 2):
+    sparse = 1 + calls // QUICK_KILLS if quick else 1
+    step = QUICK_STEP * sparse if quick else 1
+    for when in range(1, calls + 2, sparse):
         yield "SIGKILL", Fault("kill", when)
     for when in range(1, calls + 2, step):
         yield "EIO", Fault("EIO", when)
@@ -84,6 +91,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     options = parser.parse_args()
     torch.set_num_threads(1)  # a forked process has none of the threads that a pool would count on
+    streaming.BLOCK_BYTES = BLOCK_BYTES
     began = time.monotonic()
     root = Path(tempfile.mkdtemp(dir=options.folder))
     try:
@@ -93,6 +101,7 @@ def main() -> None:
             if options.only in one.name and (not options.quick or one.name in QUICK)
         ]
         stages = [Stage(one, root / str(number)) for number, one in enumerate(chosen)]
+        in_child(lambda: [stage.prepare() for stage in stages])
         declare(2)
         gc.freeze()  # what forked processes do not collect they do not copy
         report = {}

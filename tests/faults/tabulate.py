@@ -20,7 +20,7 @@ def main() -> int:
             rows.setdefault(kind, Counter()).update(_counts(tally))
             bad += tally["bad"]
     print(f"{len(report['scenarios'])} scenarios, {report['seconds']:.0f} s\n")
-    columns = ("runs", "injected", "old", "new", "a third state", "temp file left")
+    columns = ("runs", "injected", "old", "new", "a third state", "temp file left", "gone on with")
     print("| fault |", " | ".join(columns), "|")
     print("|---" * (len(columns) + 1) + "|")
     for kind, counts in rows.items():
@@ -32,7 +32,12 @@ def main() -> int:
 
 def _counts(tally: dict[str, Any]) -> Counter[str]:
     counts = Counter(
-        {"runs": tally["runs"], "injected": tally["injected"], "temp file left": tally["left"]}
+        {
+            "runs": tally["runs"],
+            "injected": tally["injected"],
+            "temp file left": tally["left"],
+            "gone on with": tally["again"],
+        }
     )
     for end, count in tally["ends"].items():
         counts[end.rpartition(", ")[2]] += count

@@ -18,7 +18,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import torch
-from faults.running import Child, Stage, temps_in
+from faults.running import Child, Stage, in_child, temps_in
 from faults.scenarios import SCENARIOS, declare, plain
 
 import aoserial
@@ -115,6 +115,7 @@ def main() -> None:
     root, seconds = Path(sys.argv[1]), float(sys.argv[2])
     (scenario,) = (one for one in SCENARIOS if one.name == "migrate in place, header only")
     stage = Stage(scenario, root / "stage")
+    in_child(stage.prepare)
     declare(2)
     stage.measure()
     report = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -417,19 +415,3 @@ def test_progress_counts_the_bytes_of_all_shards(tmp_path):
     write(tmp_path, 1, progress=lambda done, total: seen.append((done, total)))
     assert seen == sorted(seen)
     assert seen[-1][0] == seen[-1][1]
-
-
-def test_a_save_killed_at_any_call_leaves_the_old_set_or_the_new(tmp_path):
-    """Each call that changes something, from the first to the last, in a process of its own."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("run_killed.py")), str(tmp_path)],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    outcomes = json.loads(done.stdout)
-    assert set(outcomes) == {"old", "new"}
-    assert outcomes[0] == "old"
-    assert outcomes[-1] == "new"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
@@ -79,7 +80,8 @@ def write_set(
         if len(planned) == 1 and target.single not in before.live:
             refuse_links(target.folder, [target.single])
             _make(target.folder)
-            before_index()
+            with _old_set_stays():
+                before_index()
             write_planned(
                 os.path.join(target.folder, target.single),
                 planned[0],
@@ -115,20 +117,22 @@ def write_set(
                 final, facts = _finished(journal)[number]
             else:
                 shown = progress and partial(_show, progress, done, total)
-                final, facts = _write_shard(
-                    target,
-                    name,
-                    one,
-                    checksums={key: known[key] for key in one.parts if key in known},
-                    finish=finish,
-                    durability=durability,
-                    progress=shown,
-                )
-                if journal is not None:
-                    journal.add(number, final, facts, durability)
+                with _old_set_stays():
+                    final, facts = _write_shard(
+                        target,
+                        name,
+                        one,
+                        checksums={key: known[key] for key in one.parts if key in known},
+                        finish=finish,
+                        durability=durability,
+                        progress=shown,
+                    )
+                    if journal is not None:
+                        journal.add(number, final, facts, durability)
             _enter(index, final, parts, facts)
             done += one.nbytes
-        before_index()
+        with _old_set_stays():
+            before_index()
         raw = render_index(index, writer=writer)
         path = os.path.join(target.folder, target.index)
         with AtomicFile(path, durability=durability, size=len(raw)) as file:
@@ -139,10 +143,23 @@ def write_set(
 _BLANK = "0" * 64  # as long as any digest
 
 
+@contextmanager
+def _old_set_stays() -> Iterator[None]:
+    """Until the index is written the set is unchanged, whatever becomes of a file beside it."""
+    try:
+        yield
+    except SaveError as error:
+        error.state = "unchanged"
+        raise
+
+
 def _clear(target: Target, before: Generation, index: str, written: Iterable[str]) -> None:
     """Removes what nothing needs any more, once the set is whole."""
-    remove_old(target, before, index=index, written=written, begun=begun(target))
-    remove_journal(target)  # last: until then whoever goes on finds all that was done
+    has_journal = os.path.lexists(journal_path(target))
+    left = begun(target) if has_journal else ()
+    remove_old(target, before, index=index, written=written, begun=left)
+    if has_journal:  # last: until then whoever goes on finds all that was done
+        remove_journal(target)
 
 
 def _names(target: Target, count: int, before: Generation) -> list[ShardName]:
@@ -207,19 +224,15 @@ def _write_shard(
         return os.path.join(target.folder, str(named))
 
     with locating(shard=str(replace(name, digest=""))):
-        try:
-            saved = write_planned(
-                os.path.join(target.folder, str(name)),
-                planned,
-                checksums=checksums,
-                finish=finish,
-                durability=durability,
-                progress=progress,
-                name=final,
-            )
-        except SaveError as error:
-            error.state = "unchanged"  # the set is, whatever became of a shard nothing names yet
-            raise
+        saved = write_planned(
+            os.path.join(target.folder, str(name)),
+            planned,
+            checksums=checksums,
+            finish=finish,
+            durability=durability,
+            progress=progress,
+            name=final,
+        )
     facts = ShardFacts(
         nbytes=saved.nbytes,
         sha256=saved.sha256,
