@@ -326,6 +326,14 @@ class QuantizationError(AoserialError, ValueError):
     """Values that no code stands for: an infinity, NaN, or something that is no weight."""
 
 
+class PackingError(AoserialError, ValueError):
+    """Values of a weight that a kernel cannot take, as NaN codes."""
+
+
+class ActivationError(AoserialError, ValueError):
+    """An activation that a weight cannot be multiplied by: its dtype, rank, length or device."""
+
+
 class BlockCutError(AoserialError, ValueError):
     """A slice that would cut through a quantization block."""
 

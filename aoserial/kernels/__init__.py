@@ -1,6 +1,6 @@
 """Multiplying by quantized weights: backends over plain specs and parts."""
 
-from aoserial.kernels.api import explain, linear
+from aoserial.kernels.api import asks_for_operator, check_activation, explain, linear, prepared
 from aoserial.kernels.arithmetic import (
     ELEMENTS,
     NF4_ZERO,
@@ -36,9 +36,13 @@ from aoserial.kernels.arithmetic import (
     scale_flat,
     sparsify,
 )
+from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.operators import PREPARED
+from aoserial.kernels.prepared import Prepared
 from aoserial.kernels.reference import Reference, dequantize
-from aoserial.kernels.registry import BACKENDS, Backend, Backends
-from aoserial.kernels.spec import ActivationSpec, DeviceInfo, HasWeight, Spec, Weight
+from aoserial.kernels.registry import BACKENDS, Backends
+from aoserial.kernels.spec import ActivationSpec, HasWeight, Spec, Weight
 
 __all__ = [
     "BACKENDS",
@@ -50,9 +54,14 @@ __all__ = [
     "Backends",
     "DeviceInfo",
     "HasWeight",
+    "PREPARED",
+    "Packed",
+    "Prepared",
     "Reference",
     "Spec",
     "Weight",
+    "asks_for_operator",
+    "check_activation",
     "check_tensor_scale",
     "densify",
     "dequantize",
@@ -74,6 +83,7 @@ __all__ = [
     "look_up",
     "look_up_pairs",
     "matrix_scale",
+    "prepared",
     "quantize_by_table",
     "quantize_flat_fp8",
     "quantize_float8",

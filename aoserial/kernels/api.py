@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import torch
 
+from aoserial.errors import ActivationError
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.operators import PREPARED, linear_operator
+from aoserial.kernels.prepared import Prepared, prepare_weight
 from aoserial.kernels.registry import BACKENDS, Backends
-from aoserial.kernels.spec import DeviceInfo, HasWeight, Weight
+from aoserial.kernels.spec import HasWeight, Spec, Weight
+from aoserial.kernels.text import spec_text
 
 
 def linear(
@@ -13,24 +18,86 @@ def linear(
     weight: Weight,
     bias: torch.Tensor | None = None,
     *,
-    backends: Backends = BACKENDS,
+    backend: str | None = None,
+    backends: Backends | None = None,
 ) -> torch.Tensor:
-    """`F.linear(x, weight, bias)` by the first backend that takes the weight.
+    """`F.linear(x, weight, bias)` by the first backend that takes the weight, packed only once.
 
     Args:
-        x: [..., K], floating point.
+        x: [..., K], floating point, on the weight's device.
         bias: [N].
+        backend: the name of the one to use; the weight is then packed anew.
+        backends: another table than the program's own; the same.
 
     Returns:
         [..., N], in the dtype of `x`.
 
     Raises:
+        ActivationError: `x` or `bias` does not fit the weight.
         UnsupportedOperationError: no backend can honour the weight's settings.
+        PackingError: the backend named cannot take the weight's values.
     """
-    backend = backends.select(weight.spec, DeviceInfo.of(x.device))
-    return backend.linear(x, weight, bias)
+    check_activation(x, weight.spec, bias)
+    if backend is not None or backends is not None:
+        return prepare_weight(weight, backends or BACKENDS, backend=backend).linear(x, bias)
+    parts = [weight.parts[name] for name in weight.spec.parts]
+    if asks_for_operator(x, bias, *parts):
+        y: torch.Tensor = linear_operator(x, parts, spec_text(weight.spec), bias)
+        return y
+    return prepared(weight).linear(x, bias)
 
 
-def explain(weight: Weight | HasWeight, *, backends: Backends = BACKENDS) -> str:
-    """What each backend would do with a weight, a line each: it takes it, or why it does not."""
-    return "\n".join(backends.explain(weight))
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+def asks_for_operator(
+    x: torch.Tensor, bias: torch.Tensor | None = None, *parts: torch.Tensor
+) -> bool:
+    """Whether a layer is to be seen by torch as one operator: traced, or with a gradient."""
+    if torch.compiler.is_compiling() or type(x) not in _PLAIN:
+        return True
+    if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
+        return True
+    return any(type(part) not in _PLAIN for part in parts)
+
+
+def prepared(weight: Weight) -> Prepared:
+    """The weight packed for the first backend that takes it, which is done once."""
+    return PREPARED.of(spec_text(weight.spec), weight)
+
+
+def check_activation(x: torch.Tensor, spec: Spec, bias: torch.Tensor | None = None) -> None:
+    """Says in one sentence what of an activation or a bias does not fit a weight.
+
+    Raises:
+        ActivationError: it does not.
+    """
+    rows, columns = spec.shape[-2:]
+    if not x.dtype.is_floating_point or x.dtype.itemsize < 2:
+        raise ActivationError(
+            f"the activation is {x.dtype}; a layer takes bfloat16, float16, float32 or float64"
+        )
+    if x.dim() == 0 or x.shape[-1] != columns:
+        raise ActivationError(
+            f"the activation is {list(x.shape)}, expected [..., {columns}] for a weight of "
+            f"{list(spec.shape)}"
+        )
+    if bias is not None and tuple(bias.shape) != (rows,):
+        raise ActivationError(
+            f"the bias is {list(bias.shape)}, expected [{rows}] for a weight of {list(spec.shape)}"
+        )
+
+
+def explain(
+    weight: Weight | HasWeight, *, device: DeviceInfo | None = None, backends: Backends = BACKENDS
+) -> str:
+    """What each backend would do with a weight, a line each: it takes it, or why it does not.
+
+    Args:
+        device: another than the one the weight is on.
+    """
+    held = weight if isinstance(weight, Weight) else weight.kernel_weight()
+    if held is None:
+        return "every backend: the type shows no weight to kernels; F.linear dequantizes it"
+    where = DeviceInfo.of(held.parts["qdata"].device) if device is None else device
+    return "\n".join(backends.explain(held.spec, where))

@@ -24,7 +24,9 @@ from aoserial.kernels.arithmetic import (
     dequantize_nvfp4,
     expand,
 )
-from aoserial.kernels.spec import ActivationSpec, DeviceInfo, Spec, Weight
+from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.spec import ActivationSpec, Spec, Weight
 from aoserial.storage.dtypes import torch_dtype
 
 # the types of which torchao's own CPU code dequantizes the weight and calls F.linear with the bias
@@ -32,7 +34,7 @@ _PLAIN_LINEAR = ("intx", "mx", "nvfp4")
 _STATIC_PARTS = {"act_scale", "act_zero_point", "act_per_tensor_scale"}
 
 
-class Reference:
+class Reference(Backend):
     """Dequantizes the weight, then multiplies, in the order of operations of torchao 0.15 to 0.18.
 
     So a weight-only layer gives torchao's CPU output bit for bit: for float8, int8 and int4 the
@@ -60,9 +62,10 @@ class Reference:
         return None
 
     def linear(
-        self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None = None
+        self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """`F.linear(x, weight, bias)`: x [..., K], bias [N], result [..., N] in the dtype of x."""
+        weight = Weight(spec=packed.spec, parts=packed.parts)
         spec, parts = weight.spec, weight.parts
         dtype = x.dtype
         if "act_pre_scale" in parts:

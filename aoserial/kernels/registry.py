@@ -6,32 +6,14 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import metadata
-from typing import Protocol
 
-import torch
-
-from aoserial.errors import UnsupportedOperationError
+from aoserial.errors import PackingError, UnsupportedOperationError
+from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
-from aoserial.kernels.spec import DeviceInfo, HasWeight, Spec, Weight
+from aoserial.kernels.spec import Spec, Weight
 
 ENTRY_POINTS = "aoserial.kernels"  # each gives a backend, or a class or function that makes one
-
-
-class Backend(Protocol):
-    """Something that multiplies by quantized weights.
-
-    Laws:
-        * `supports` depends on nothing but its arguments and what is installed;
-        * what it supports it computes as `reference` does, but for rounding; a setting it cannot
-          honour it refuses, with a sentence.
-    """
-
-    @property
-    def name(self) -> str: ...
-    def supports(self, spec: Spec, device: DeviceInfo) -> str | None: ...
-    def linear(
-        self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None = None
-    ) -> torch.Tensor: ...
 
 
 @dataclass
@@ -55,26 +37,60 @@ class Backends:
                 self.add(plugin() if callable(plugin) else plugin)
         return ((backend, backend.supports(spec, device)) for backend in self.backends)
 
-    def select(self, spec: Spec, device: DeviceInfo) -> Backend:
-        """The first backend that takes the weight; warns once a kind when that is the slow one."""
-        answers: list[str] = []
-        for backend, refusal in self.refusals(spec, device):
-            if refusal is None:
-                if isinstance(backend, Reference) and answers and spec.kind not in self._warned:
-                    self._warned.add(spec.kind)
-                    slow = f"{spec.kind} runs on the slow reference kernel"
-                    warnings.warn(f"{slow}. {'; '.join(answers)}", stacklevel=2)
-                return backend
-            answers.append(f"{backend.name}: {refusal}")
-        raise UnsupportedOperationError(f"no kernel takes this weight. {'; '.join(answers)}")
+    def pack(
+        self, weight: Weight, device: DeviceInfo, *, only: str | None = None
+    ) -> tuple[Backend, Packed]:
+        """The weight packed by the first backend that takes it, or by the one named.
 
-    def explain(self, weight: Weight | HasWeight) -> list[str]:
-        """A line a backend: what it would do with the weight, and where not, why not."""
-        held = weight if isinstance(weight, Weight) else weight.kernel_weight()
-        if held is None:
-            return ["every backend: the type shows no weight to kernels; F.linear dequantizes it"]
-        answers = self.refusals(held.spec, DeviceInfo.of(held.parts["qdata"].device))
+        Warns once a kind when that is the slow one, on a device that computes.
+
+        Raises:
+            UnsupportedOperationError: none takes it, or the one named does not.
+            PackingError: the one named does not take its values.
+        """
+        answers: list[str] = []
+        for backend, refusal in self.refusals(weight.spec, device):
+            if only is not None and backend.name != only:
+                continue
+            if refusal is not None:
+                answers.append(f"{backend.name}: {refusal}")
+                continue
+            try:
+                packed = backend.pack(weight, device)
+            except PackingError as error:
+                if only is not None:
+                    raise
+                answers.append(f"{backend.name}: {error}")
+                continue
+            self._warn_of_slowness(backend, weight.spec, device, answers)
+            return backend, packed
+        raise UnsupportedOperationError(self._nobody(only, answers))
+
+    def explain(self, spec: Spec, device: DeviceInfo) -> list[str]:
+        """A line a backend: what it would do with such a weight, and where not, why not."""
+        answers = self.refusals(spec, device)
         return [f"{backend.name}: {refusal or 'takes it'}" for backend, refusal in answers]
+
+    def _nobody(self, only: str | None, answers: list[str]) -> str:
+        if only is None:
+            return f"no kernel takes this weight. {'; '.join(answers)}"
+        if answers:
+            return f"the kernel asked for does not take this weight. {answers[0]}"
+        there = ", ".join(backend.name for backend in self.backends)
+        return f"there is no kernel backend {only!r}; there are {there}"
+
+    def warn_once(self, sentence: str, about: str | None = None) -> None:
+        """Warns, unless it has warned of this, or about the same."""
+        if (about or sentence) not in self._warned:
+            self._warned.add(about or sentence)
+            warnings.warn(sentence, stacklevel=2)
+
+    def _warn_of_slowness(
+        self, backend: Backend, spec: Spec, device: DeviceInfo, answers: list[str]
+    ) -> None:
+        if isinstance(backend, Reference) and answers and device.type != "meta":
+            slow = f"{spec.kind} runs on the slow reference kernel"
+            self.warn_once(f"{slow}. {'; '.join(answers)}", spec.kind)
 
 
 BACKENDS = Backends(plugins=True)

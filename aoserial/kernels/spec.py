@@ -1,4 +1,4 @@
-"""What a kernel sees of a quantized weight, and of a device: plain data."""
+"""What a kernel sees of a quantized weight: plain data, and plain tensors."""
 
 from __future__ import annotations
 
@@ -105,35 +105,3 @@ class HasWeight(Protocol):
     """A tensor that can show itself to kernels."""
 
     def kernel_weight(self) -> Weight | None: ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeviceInfo:
-    """A device as plain data, so that which backend takes what can be tested as a table.
-
-    Attributes:
-        type: `cpu`, `cuda`, `xpu`, `meta` …
-        capability: of a CUDA device, (9, 0) for an H100.
-        vendor: `nvidia` or `amd` for a CUDA device, else empty.
-    """
-
-    type: str
-    capability: tuple[int, int] | None = None
-    vendor: str = ""
-
-    @classmethod
-    def of(cls, device: torch.device) -> DeviceInfo:
-        """The device this program runs on."""
-        if device.type != "cuda" or not torch.cuda.is_available():
-            return cls(type=device.type)
-        vendor = "amd" if torch.version.hip else "nvidia"
-        return cls(type="cuda", capability=_capability(device.index), vendor=vendor)
-
-
-def _capability(index: int | None) -> tuple[int, int]:
-    return torch.cuda.get_device_capability(index)
-
-
-# Asked while a graph is traced, and fixed in it. This is all that torch.compiler's
-# assume_constant_result does, besides importing torch._dynamo for seconds; a test compares.
-_capability._dynamo_marked_constant = True  # type: ignore[attr-defined]

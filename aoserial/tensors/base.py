@@ -17,7 +17,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from aoserial.errors import UnsupportedOperationError
-from aoserial.kernels import Weight, linear
+from aoserial.kernels import (
+    Weight,
+    asks_for_operator,
+    check_activation,
+    linear,
+    prepared,
+)
 from aoserial.schema.shapes import Rule
 from aoserial.storage.dtypes import dtype_name
 from aoserial.tensors import sharding
@@ -27,6 +33,7 @@ from aoserial.tensors.dispatch import Dispatching
 from aoserial.tensors.kept import NOTHING_KEPT, Kept
 from aoserial.tensors.layout import Layout
 from aoserial.tensors.live import freeze, own_copy, thaw
+from aoserial.tensors.remembered import Remembered
 
 if TYPE_CHECKING:  # seconds to import
     from torch.distributed.device_mesh import DeviceMesh
@@ -75,6 +82,7 @@ class VersionedTensor(Dispatching):
     _specs: ClassVar[dict[str, Any]]
     __signature__: ClassVar[inspect.Signature]
     _kept: Kept = NOTHING_KEPT
+    _remembered: Remembered | None = None
     # parts that a slice shares with the rest of the tensor it is cut from, and may not write to
     _borrowed: frozenset[str] = frozenset()
 
@@ -143,10 +151,24 @@ class VersionedTensor(Dispatching):
         Returns:
             [..., N], in the dtype of `x`.
         """
+        traced = asks_for_operator(x, bias)
+        if not traced and self._remembered is not None and self._remembered.holds_for(self):
+            prepared_weight = self._remembered.prepared
+            check_activation(x, prepared_weight.packed.spec, bias)
+            return prepared_weight.linear(x, bias)
         weight = self.kernel_weight()
-        if weight is not None:
-            return linear(x, weight, bias)
-        return F.linear(x, self.dequantize().to(x.dtype), bias)
+        if weight is None:
+            return F.linear(x, self.dequantize().to(x.dtype), bias)
+        y = linear(x, weight, bias)
+        if not traced and not asks_for_operator(x, None, *weight.parts.values()):
+            self._remember(weight)
+        return y
+
+    def _remember(self, weight: Weight) -> None:
+        declared = CLASSES.tensor(type(self))
+        fields = {name: getattr(self, name) for name in (*declared.tensors, *declared.attributes)}
+        parts = tuple(weight.parts[name] for name in weight.spec.parts)
+        self._remembered = Remembered(fields, parts, prepared(weight))
 
     # -- parts and metadata -----------------------------------------------------------------
 

@@ -14,8 +14,10 @@ import torch.nn.functional as F  # noqa: N812
 from aoserial.errors import UnsupportedOperationError
 from aoserial.kernels import (
     ActivationSpec,
+    Backend,
     Backends,
     DeviceInfo,
+    Packed,
     Reference,
     Spec,
     Weight,
@@ -42,7 +44,7 @@ def int8_weight(rows: int = 6, columns: int = 8, block: tuple[int, int] = (1, 8)
     return Weight(spec=spec, parts={"qdata": qdata, "scale": scale})
 
 
-class Fast:
+class Fast(Backend):
     """A backend for tests: takes CUDA devices from a capability on, and gives zeros."""
 
     name = "fast"
@@ -56,10 +58,10 @@ class Fast:
         return None if spec.kind == "int8" else f"cannot multiply {spec.kind}"
 
     def linear(
-        self, x: torch.Tensor, weight: Weight, bias: torch.Tensor | None = None
+        self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         del bias
-        return torch.zeros(*x.shape[:-1], weight.spec.shape[0], dtype=x.dtype)
+        return torch.zeros(*x.shape[:-1], packed.spec.shape[0], dtype=x.dtype)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,9 @@ def test_the_first_backend_that_takes_the_weight_is_chosen(
 ) -> None:
     backends = Backends()
     backends.add(Fast())
-    assert backends.select(replace(int8_weight().spec, kind=kind), device).name == expected
+    weight = int8_weight()
+    chosen, _ = backends.pack(replace(weight, spec=replace(weight.spec, kind=kind)), device)
+    assert chosen.name == expected
 
 
 def test_falling_to_the_reference_warns_once() -> None:
@@ -207,16 +211,19 @@ def test_gradients_reach_the_activation() -> None:
 
 
 def test_device_info_of_the_cpu_is_plain() -> None:
-    assert DeviceInfo.of(torch.device("cpu")) == CPU
+    found = DeviceInfo.of(torch.device("cpu"))
+    assert replace(found, features=frozenset()) == CPU
+    assert found.features <= {"avx2", "avx512", "vnni", "bf16", "amx"}
 
 
 PLUGIN = """
-class Zeros:
+from aoserial.kernels import Backend
+class Zeros(Backend):
     name = "zeros"
     def supports(self, spec, device):
         return None
-    def linear(self, x, weight, bias=None):
-        return x.new_zeros(*x.shape[:-1], weight.spec.shape[0])
+    def linear(self, x, packed, bias=None):
+        return x.new_zeros(*x.shape[:-1], packed.spec.shape[0])
 """
 
 

@@ -1,0 +1,68 @@
+"""What a backend is, and a weight in the form of one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.spec import Spec, Weight
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Packed:
+    """A weight as a backend's kernel takes it. Made at load and never saved, sharded or sliced.
+
+    Attributes:
+        spec: of the weight.
+        parts: plain tensors by name; those that are as in the weight share its memory.
+        layout: the backend's own name of the form, which tells its kernels apart.
+    """
+
+    spec: Spec
+    parts: Mapping[str, torch.Tensor]
+    layout: str = "canonical"
+
+
+class Backend(ABC):
+    """Something that multiplies by quantized weights.
+
+    Laws:
+        * `supports` depends on nothing but its arguments, and looks at no values;
+        * what it supports it computes as `reference` does, but for rounding; a setting it cannot
+          honour it refuses, with a sentence;
+        * `unpack(pack(w))` has the bytes of `w`;
+        * `linear` may be called for any shape of `x` whose last dimension is the weight's, on the
+          weight's device, for any floating-point dtype.
+
+    Attributes:
+        name: by which it is asked for, and shown.
+    """
+
+    name: str
+
+    @abstractmethod
+    def supports(self, spec: Spec, device: DeviceInfo) -> str | None:
+        """None, or a sentence on why it does not take such a weight on such a device."""
+
+    def pack(self, weight: Weight, device: DeviceInfo) -> Packed:
+        """The weight in the form its kernel takes; the weight as it is, unless overridden.
+
+        Raises:
+            PackingError: its values are beyond the kernel.
+        """
+        del device
+        return Packed(spec=weight.spec, parts=dict(weight.parts))
+
+    def unpack(self, packed: Packed) -> Weight:
+        """The weight that was packed, of the same bytes."""
+        return Weight(spec=packed.spec, parts=dict(packed.parts))
+
+    @abstractmethod
+    def linear(
+        self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """`F.linear(x, weight, bias)`: x [..., K], bias [N], result [..., N] in the dtype of x."""

@@ -1,0 +1,91 @@
+"""Weights packed once: on first use or ahead of it, and again when they have changed since."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.reference import Reference
+from aoserial.kernels.registry import Backends
+from aoserial.kernels.spec import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A weight packed for a backend.
+
+    Attributes:
+        seen: what it was packed from, in the order of the spec's parts: each part under a name of
+            its own, so that codes nobody else holds are let go, and how often it had been written.
+    """
+
+    backend: Backend
+    packed: Packed
+    seen: tuple[tuple[torch.Tensor, int | None], ...]
+
+    def is_of(self, parts: Sequence[torch.Tensor]) -> bool:
+        """Whether these parts are what it was packed from, and have not been written to since."""
+        for part, (seen, writes) in zip(parts, self.seen, strict=True):
+            if part.data_ptr() != seen.data_ptr() or _writes(part) != writes:
+                return False
+        return True
+
+    def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+        return self.backend.linear(x, self.packed, bias)
+
+
+def prepare_weight(weight: Weight, backends: Backends, *, backend: str | None = None) -> Prepared:
+    """The weight packed by the first backend that takes it, or by the one named."""
+    parts = [weight.parts[name] for name in weight.spec.parts]
+    chosen, packed = backends.pack(weight, DeviceInfo.of(parts[0].device), only=backend)
+    return Prepared(chosen, packed, tuple((part.detach(), _writes(part)) for part in parts))
+
+
+class PreparedWeights:
+    """What is packed of the weights that are alive, by their codes.
+
+    Codes made in inference mode keep no count of writes, so what is packed of them could grow
+    stale: unless asked for by `put`, they go to the reference backend, which packs nothing.
+    """
+
+    def __init__(self, backends: Backends) -> None:
+        self.backends = backends
+        self._held: MutableMapping[torch.Tensor, dict[str, Prepared]] = WeakTensorKeyDictionary()
+
+    def of(self, text: str, weight: Weight) -> Prepared:
+        """The weight packed, now if it has not been.
+
+        Args:
+            text: the weight's spec, by `spec_text`.
+        """
+        parts = [weight.parts[name] for name in weight.spec.parts]
+        found = self._held.get(parts[0], {}).get(text)
+        if found is not None and found.is_of(parts):
+            return found
+        if any(part.is_inference() for part in parts):
+            self.backends.warn_once(
+                f"{weight.spec.kind} runs on the slow reference kernel: tensors made in inference "
+                f"mode keep no count of writes, so what is packed of them could grow stale. Load "
+                f"outside of it, or call aoserial.kernels.prepare(model)"
+            )
+            return prepare_weight(weight, self.backends, backend=Reference.name)
+        return self.put(text, prepare_weight(weight, self.backends), parts[0])
+
+    def put(self, text: str, prepared: Prepared, codes: torch.Tensor) -> Prepared:
+        """Keeps what is packed of these codes, for as long as they live."""
+        self._held.setdefault(codes, {})[text] = prepared
+        return prepared
+
+    def drop(self, codes: torch.Tensor) -> None:
+        """Lets go what is packed of these codes."""
+        self._held.pop(codes, None)
+
+
+def _writes(part: torch.Tensor) -> int | None:
+    """How often a tensor has been written to; None where nobody counts."""
+    return None if part.is_inference() else part._version
