@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from aoserial.errors import AoserialError, PathError
+from aoserial.errors import AoserialError, PathError, locating
 from aoserial.storage import AtomicFile, Source
 from aoserial.storage.sniff import SNIFF_BYTES, is_pickle, is_safetensors
 
@@ -18,20 +18,22 @@ _OF_OTHERS = (".gguf", ".h5", ".msgpack", ".onnx", ".onnx_data", ".ot", ".tflite
 
 
 def companions(folder: str) -> list[str]:
-    """The names of the files in a folder that hold no weights, hidden ones and folders aside."""
+    """The names of the files in a folder that hold no weights, hidden ones and folders aside.
+
+    Raises:
+        PathError: the folder cannot be listed, or a file in it not be read.
+    """
     return sorted(name for name in _files(folder) if not _holds_weights(folder, name))
 
 
-def bring_along(source: str, target: str) -> None:
-    """Copies the companions in one folder to another, but for those that are there already.
+def bring_along(names: Iterable[str], source: str, target: str) -> None:
+    """Copies files of one folder to another, but for those that are there already.
 
     Raises:
         SaveError: one of them cannot be written.
-        PathError: the folder cannot be listed, or one of them not be read.
+        PathError: one of them cannot be read.
     """
-    if os.path.realpath(source) == os.path.realpath(target):
-        return
-    for name in companions(source):
+    for name in names:
         path = os.path.join(target, name)
         if os.path.lexists(path):
             continue
@@ -73,9 +75,7 @@ def _holds_weights(folder: str, name: str) -> bool:
 
     if name.endswith((INDEX_SUFFIX, *_OF_OTHERS)):
         return True
-    try:
-        with Source.open(os.path.join(folder, name), mapped=False) as source:
-            head = source.pread(0, min(source.size, SNIFF_BYTES))
-    except AoserialError:
-        return True  # what cannot be read cannot come along
+    path = os.path.join(folder, name)
+    with locating(file=path), Source.open(path, mapped=False) as source:
+        head = source.pread(0, min(source.size, SNIFF_BYTES))
     return is_safetensors(head) or is_pickle(head)

@@ -9,12 +9,13 @@ import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from aoserial.checkpoint.archives import Archive, SafetensorsArchive
 from aoserial.checkpoint.archives.sharded import ShardedArchive
 from aoserial.checkpoint.building import Progress, migrated_record
-from aoserial.checkpoint.companions import bring_along
+from aoserial.checkpoint.companions import bring_along, companions
 from aoserial.checkpoint.contents import Prepared
 from aoserial.checkpoint.saving import by_name, write_contents
 from aoserial.checkpoint.splitting import is_archive_path, target_of
@@ -110,15 +111,16 @@ def write_again(
     Raises:
         UnsupportedTensorError, Faults: tensors that the format cannot hold, before a byte is
             written.
+        PathError: a file that should come along cannot be read, before a byte is written.
         SaveError: writing failed.
     """
     if format == "safetensors":
         target = target_of(path, None) or path
-        beside = os.path.dirname(file.path) if isinstance(file, ShardedArchive) else None
-
-        def before_index() -> None:
-            if isinstance(target, Target) and beside is not None:
-                bring_along(beside or ".", target.folder or ".")
+        beside = os.path.dirname(file.path) or "."
+        folder = (target.folder or ".") if isinstance(target, Target) else beside
+        along: list[str] = []
+        if isinstance(file, ShardedArchive) and not _is_same(beside, folder):
+            along = companions(beside)  # now, for what cannot be read
 
         write_contents(
             contents,
@@ -127,10 +129,14 @@ def write_again(
             progress=progress,
             groups=_groups(file) if isinstance(target, Target) and target.limit else (),
             resume=resume and replace(resume, origin=_origin(file, resume.origin)),
-            before_index=before_index,
+            before_index=partial(bring_along, along, beside, folder),
         )
     else:
         write_archive(path, _tree(file, prepared, contents), progress=progress)
+
+
+def _is_same(folder: str, other: str) -> bool:
+    return os.path.realpath(folder) == os.path.realpath(other)
 
 
 def _groups(file: Archive) -> list[list[str]]:

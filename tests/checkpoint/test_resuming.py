@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,6 +17,8 @@ from support.files import edit_envelope
 import aoserial
 from aoserial.checkpoint.converting import convert
 from aoserial.cli.app import run
+from aoserial.errors import PathError
+from aoserial.storage import Source
 from aoserial.storage.shards import writing
 from aoserial.storage.shards.index import parse_index
 
@@ -122,6 +125,22 @@ def test_files_that_are_there_already_are_not_written_over(old, tmp_path):
     assert (new / "tokenizer.json").exists()
 
 
+def test_a_file_that_cannot_come_along_is_told_before_a_shard_is_written(
+    old, tmp_path, monkeypatch
+):
+    original = Source.open.__func__
+
+    def forbidden(cls, path, **options):
+        if os.path.basename(path) == "tokenizer.json":
+            raise PathError("cannot be opened: Permission denied", errno=errno.EACCES)
+        return original(cls, path, **options)
+
+    monkeypatch.setattr(Source, "open", classmethod(forbidden))
+    with pytest.raises(PathError, match="tokenizer.json: cannot be opened"):
+        aoserial.migrate(old, f"{tmp_path}/new/")
+    assert not (tmp_path / "new").exists()
+
+
 def test_the_source_is_never_touched(old, tmp_path):
     before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in old.iterdir()}
     begun(old, tmp_path / "new")
@@ -223,7 +242,7 @@ def test_a_set_that_is_replaced_in_place_is_gone_on_with(old, tmp_path, whole):
 def test_a_set_that_the_disk_has_no_room_for_is_refused_before_a_shard_is_written(
     old, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("aoserial.storage.shards.writing.room_for", lambda path: 30_000)
+    monkeypatch.setattr("aoserial.storage.shards.target.room_for", lambda path: 30_000)
     with pytest.raises(OSError, match="the set needs .* the disk has room for 30000"):
         aoserial.migrate(old, f"{tmp_path}/new/")
     assert os.listdir(tmp_path / "new") == []

@@ -1,7 +1,6 @@
 """Checkpoints of several files, in Hugging Face's layout: names, index, folder. Torch-free."""
 
 from aoserial.storage.shards.folder import find_checkpoint
-from aoserial.storage.shards.generations import Target
 from aoserial.storage.shards.index import (
     Index,
     ShardFacts,
@@ -19,6 +18,7 @@ from aoserial.storage.shards.names import (
 )
 from aoserial.storage.shards.places import resolve
 from aoserial.storage.shards.resuming import Resume
+from aoserial.storage.shards.target import Target
 from aoserial.storage.shards.writing import Shard, write_set
 
 __all__ = [

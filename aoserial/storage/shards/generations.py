@@ -13,35 +13,11 @@ from aoserial.storage.atomic import Durability
 from aoserial.storage.disk import sync_folder
 from aoserial.storage.shards.index import Index, read_index
 from aoserial.storage.shards.names import INDEX_SUFFIX, SUFFIX, ShardName
+from aoserial.storage.shards.target import Target
 from aoserial.storage.source import Source
 
 # A file that we may remove is one beside the index, whatever the index calls it
 _PLAIN_NAME = re.compile(r"(?!\.{1,2}\Z)[^/\0]+")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Target:
-    """Where a set goes.
-
-    Attributes:
-        folder: made if it is not there.
-        stem: what the names of its files begin with.
-        limit: the largest size of a shard in bytes, but for tensors that are larger; None for one
-            file, whatever its size.
-    """
-
-    folder: str
-    stem: str
-    limit: int | None
-
-    @property
-    def single(self) -> str:
-        """The name of the file when there is one alone."""
-        return f"{self.stem}{SUFFIX}"
-
-    @property
-    def index(self) -> str:
-        return f"{self.stem}{SUFFIX}{INDEX_SUFFIX}"
 
 
 @dataclass(frozen=True, kw_only=True)

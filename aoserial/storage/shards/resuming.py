@@ -18,9 +18,9 @@ from typing import Any
 
 from aoserial.errors import AoserialError
 from aoserial.storage.atomic import AtomicFile, Durability
-from aoserial.storage.shards.generations import Target
 from aoserial.storage.shards.index import ShardFacts
 from aoserial.storage.shards.names import SUFFIX, ShardName
+from aoserial.storage.shards.target import Target
 from aoserial.storage.source import Source
 
 _CHUNK_BYTES = 4 << 20

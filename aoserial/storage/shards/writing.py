@@ -7,7 +7,6 @@ point leaves files that no index names, never an index with the wrong files.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,9 +14,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 
-from aoserial.errors import PathError, SaveError, locating
+from aoserial.errors import SaveError, locating
 from aoserial.storage.atomic import AtomicFile, Durability
-from aoserial.storage.disk import room_for
 from aoserial.storage.part import Part
 from aoserial.storage.safetensors.streaming import Progress
 from aoserial.storage.safetensors.writer import (
@@ -26,7 +24,7 @@ from aoserial.storage.safetensors.writer import (
     plan_safetensors,
     write_planned,
 )
-from aoserial.storage.shards.generations import Generation, Target, drop_index, remove_old
+from aoserial.storage.shards.generations import Generation, drop_index, remove_old
 from aoserial.storage.shards.index import Index, ShardFacts, check_count, render_index
 from aoserial.storage.shards.names import ShardName
 from aoserial.storage.shards.places import refuse_links
@@ -39,6 +37,7 @@ from aoserial.storage.shards.resuming import (
     remove_journal,
     work_of,
 )
+from aoserial.storage.shards.target import Target, check_room, make_folder
 
 Shard = tuple[Mapping[str, Part], Mapping[str, str]]  # parts by key, metadata of the file
 
@@ -78,8 +77,8 @@ def write_set(
     with locating(file=target.folder):
         before = Generation.of(target.folder, target.index)
         if len(planned) == 1 and target.single not in before.live:
-            refuse_links(target.folder, [target.single])
-            _make(target.folder)
+            refuse_links(target.folder, [target.single, target.index])
+            make_folder(target)
             with _old_set_stays():
                 before_index()
             write_planned(
@@ -109,9 +108,9 @@ def write_set(
         render_index(index, writer=writer)  # for what it refuses
         index.weight_map.clear()
         index.facts.clear()
-        _make(target.folder)
+        make_folder(target)
         total, done = sum(one.nbytes for one in planned), 0
-        _check_room(target, total - sum(planned[n].nbytes for n in _finished(journal)))
+        check_room(target, total - sum(planned[n].nbytes for n in _finished(journal)))
         for number, (name, one, (parts, _)) in enumerate(zip(names, planned, shards, strict=True)):
             if number in _finished(journal):
                 final, facts = _finished(journal)[number]
@@ -197,16 +196,6 @@ def _finished(journal: Journal | None) -> Mapping[int, tuple[str, ShardFacts]]:
     return {} if journal is None else journal.finished
 
 
-def _check_room(target: Target, needed: int) -> None:
-    room = room_for(os.path.join(target.folder, target.index))
-    if room is not None and needed > room:
-        raise SaveError(
-            f"the set needs {needed} bytes, and the disk has room for {room}",
-            errno=errno.ENOSPC,
-            state="unchanged",
-        )
-
-
 def _write_shard(
     target: Target,
     name: ShardName,
@@ -248,14 +237,3 @@ def _enter(index: Index, name: str, parts: Mapping[str, Part], facts: ShardFacts
 
 def _show(progress: Progress, before: int, total: int, done: int, _: int) -> None:
     progress(before + done, total)
-
-
-def _make(folder: str) -> None:
-    try:
-        os.makedirs(folder or ".", exist_ok=True)
-    except FileExistsError as error:
-        raise PathError("is a file, and a folder is needed here", errno=error.errno) from None
-    except OSError as error:
-        raise SaveError(
-            f"the folder cannot be made: {error.strerror}", errno=error.errno, state="unchanged"
-        ) from error
