@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from aoserial.record import Record
     from aoserial.schema import MISSING
     from aoserial.storage import Part, compute
+    from aoserial.storage.progress import Progress, ShardProgress
     from aoserial.tensors import (
         Activation,
         BlockSparseTensor,
@@ -90,6 +91,8 @@ __all__ = [
     "unflatten",
     "Loader",
     "Checkpoint",
+    "Progress",
+    "ShardProgress",
     # types that ship
     "VersionedTensor",
     "Float8Tensor",
@@ -152,6 +155,7 @@ _HOMES = {
         "record": ("Record",),
         "schema": ("MISSING",),
         "storage": ("Part", "compute"),
+        "storage.progress": ("Progress", "ShardProgress"),
         "tensors.pickling": ("_rebuild", "safe_globals"),
         "tensors": (
             *("VersionedTensor", "Float8Tensor", "Int8Tensor", "Int4Tensor", "IntxTensor"),

@@ -13,30 +13,30 @@ from aoserial.errors import locating
 from aoserial.migrations import bind
 from aoserial.record import Record
 from aoserial.storage import BY_NAME, Part, TensorPart
+from aoserial.storage.progress import SILENT, Tally
 from aoserial.tensors import InertTensor, Loaded, builder
 from aoserial.tensors.convert import Build
-
-Progress = Callable[[int, int], None]  # bytes done, bytes in all
 
 
 def read_state(
     file: Archive,
     prepared: Iterable[Prepared],
     wanted: Collection[str] | None = None,
-    progress: Progress | None = None,
+    tally: Tally = SILENT,
     *,
     make: Callable[[Record], Build] = builder,
+    device: str | torch.device = "cpu",
 ) -> dict[str, Loaded]:
     """The tensors of a file by name; what is tied in it is one object.
 
     Args:
         make: gives what makes the tensors of a group, of what its records became.
         wanted: the names to read; all if not given.
-        progress: called with bytes done and bytes in all.
+        tally: counts what was read.
+        device: where tensors go; names that are tied stay so.
     """
     state: dict[str, Loaded] = {}
     catalog = file.catalog
-    done, total = 0, file.nbytes
     needed = None
     if wanted is not None:
         needed = {*wanted, *(catalog.ties[name] for name in wanted if name in catalog.ties)}
@@ -44,16 +44,16 @@ def read_state(
         members = one.group.members
         if needed is not None:
             members = {name: keys for name, keys in members.items() if name in needed}
-        state.update(build_group(file, one, members, make))
-        if progress is not None:
-            done += len(one.group.members) * one.group.template.nbytes
-            progress(done, total)
+        built = build_group(file, one, members, make, device)
+        state.update(_counted(file, built, members, tally) if tally.heard else built)
     names = [name for name in catalog.plain if needed is None or name in needed]
-    plain = zip(names, file.plain([catalog.plain[name] for name in names]), strict=True)
-    if file.marks:
-        state.update((name, _marked(file, name, tensor)) for name, tensor in plain)
-    else:
-        state.update(plain)
+    keys = {name: (catalog.plain[name],) for name in names}
+    plain: Iterable[tuple[str, torch.Tensor]] = zip(
+        names, file.plain([catalog.plain[name] for name in names]), strict=True
+    )
+    if file.marks or str(device) != "cpu":
+        plain = ((name, _placed(file, name, tensor, device)) for name, tensor in plain)
+    state.update(_counted(file, plain, keys, tally) if tally.heard else plain)
     for name, target in catalog.ties.items():
         if wanted is None or name in wanted:
             state[name] = state[target]
@@ -61,19 +61,36 @@ def read_state(
         state = {name: state[name] for name in wanted}
     elif file.values:
         state = {name: state[name] for name in file.values}  # in the order of the tree
-    if progress is not None:
-        progress(total, total)
+    tally.end()
     return state
+
+
+def _counted(
+    file: Archive,
+    built: Iterable[tuple[str, Loaded]],
+    members: Mapping[str, tuple[str, ...]],
+    tally: Tally,
+) -> Iterator[tuple[str, Loaded]]:
+    """What was built, its parts counted as read; a record is where its first part is."""
+    for name, tensor in built:
+        keys = members[name]
+        tally.begin(file.shard_of(keys[0]) if keys else None)
+        tally.add(sum(file.parts[key].nbytes for key in keys))
+        yield name, tensor
 
 
 def read_plain(file: Archive, name: str) -> torch.Tensor:
     """One plain tensor of a file."""
     (tensor,) = file.plain([file.catalog.plain[name]])
-    return _marked(file, name, tensor)
+    return _placed(file, name, tensor, "cpu")
 
 
-def _marked(file: Archive, name: str, tensor: torch.Tensor) -> torch.Tensor:
+def _placed(
+    file: Archive, name: str, tensor: torch.Tensor, device: str | torch.device
+) -> torch.Tensor:
+    """The tensor on its device, with what a pickle says of it beside its values."""
     mark = file.marks.get(name)
+    tensor = tensor if str(device) == "cpu" else tensor.to(device)
     return tensor if mark is None else mark.put_on(tensor)
 
 
@@ -82,10 +99,11 @@ def build_group(
     one: Prepared,
     members: Mapping[str, tuple[str, ...]],
     make: Callable[[Record], Build] = builder,
+    device: str | torch.device = "cpu",
 ) -> Iterator[tuple[str, Loaded]]:
     """The live tensors of some members of a group, by name."""
     for name, built in _built(file, one, members, make):
-        yield name, built if isinstance(built, InertTensor) else _marked(file, name, built)
+        yield name, built if isinstance(built, InertTensor) else _placed(file, name, built, device)
 
 
 def _built(

@@ -6,7 +6,7 @@ Torch-free where nothing but structure differs or is looked at; values are compa
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from aoserial.errors import locating
 from aoserial.migrations import spell
 from aoserial.record import Record
 from aoserial.storage import describe
+from aoserial.storage.progress import Progress
 
 if TYPE_CHECKING:
     from aoserial.checkpoint.distances import Meant
@@ -99,7 +100,7 @@ def compare(
     right: str | os.PathLike[str],
     *,
     assume: Mapping[str, str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Comparison:
     """Compares the tensors of two checkpoints of any formats, a tensor at a time.
 
@@ -188,7 +189,7 @@ class _Pairs:
         self._seen: dict[tuple[str, str], TensorDifference | None] = {}
 
     def differences(
-        self, names: list[str], progress: Callable[[int, int], None] | None
+        self, names: list[str], progress: Progress | None
     ) -> Iterator[TensorDifference | None]:
         """One for each name, in order; None for equal tensors. Tied tensors are read once."""
         pairs = {name: (self._left.homes[name], self._right.homes[name]) for name in names}

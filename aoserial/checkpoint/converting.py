@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 from aoserial.checkpoint.archives import Archive, open_archive
 from aoserial.checkpoint.archives.pickles import SET_ON_TENSOR
-from aoserial.checkpoint.building import Progress
-from aoserial.checkpoint.contents import Prepared, become, prepare, upgrader_for
-from aoserial.checkpoint.dequantizing import dequantized
-from aoserial.checkpoint.gathering import check_metadata
+from aoserial.checkpoint.contents import Prepared, prepare, upgrader_for
+from aoserial.checkpoint.formats import WRITERS, Target, Work
 from aoserial.checkpoint.report import LoadReport
-from aoserial.checkpoint.rewriting import contents_of, format_for, write_again
+from aoserial.checkpoint.rewriting import format_for
 from aoserial.checkpoint.splitting import target_of
 from aoserial.errors import (
-    AoserialError,
     LossyMigrationError,
     OptionError,
     PathError,
-    UnknownTypeError,
     locating,
-    raise_all,
 )
 from aoserial.record import Record
 from aoserial.storage.pickle import StateDict, is_tensor
-from aoserial.storage.safetensors import write_safetensors
-from aoserial.torchao.converting import to_torchao
-from aoserial.torchao.support import lay_out_records
-
-Target: TypeAlias = Literal["safetensors", "pt", "torchao", "plain"]
+from aoserial.storage.progress import Progress
+from aoserial.storage.shards import Resume
 
 _SHOWN = 3  # names in a note of what was left out
 
@@ -62,6 +54,7 @@ def convert(
     dst: str | os.PathLike[str],
     *,
     to: Target | None = None,
+    resume: bool = False,
     assume: Mapping[str, str] | None = None,
     progress: Progress | None = None,
 ) -> Conversion:
@@ -75,6 +68,7 @@ def convert(
             and inert ones as they are; `torchao`, a safetensors file that torchao 0.18 reads; or
             `plain`, ordinary tensors of what the quantized ones stand for, in the format that
             the name of `dst` calls for. That name decides, as it does in `save`, unless given.
+        resume: go on with a set of shards that was begun and not ended, as `migrate` does.
         assume: answers to what a file cannot tell.
         progress: called with bytes done and bytes in all.
 
@@ -99,74 +93,14 @@ def convert(
         prepared = prepare(file.catalog, upgrader)
         if target != "plain":
             _refuse_lossy(prepared)
-        _WRITERS[target](file, prepared, dst, progress)
+        resumed = Resume(origin=f"{target} {sorted((assume or {}).items())}", go_on=resume)
+        WRITERS[target](
+            Work(file=file, prepared=prepared, dst=dst, progress=progress, resume=resumed)
+        )
         return _conversion(file, prepared, dst, target)
 
 
-def _write_safetensors(
-    file: Archive, prepared: list[Prepared], dst: str | os.PathLike[str], progress: Progress | None
-) -> None:
-    contents = contents_of(file, prepared)
-    write_again(file, prepared, contents, dst, format="safetensors", progress=progress)
-
-
-def _write_pt(
-    file: Archive, prepared: list[Prepared], dst: str | os.PathLike[str], progress: Progress | None
-) -> None:
-    contents = contents_of(file, prepared)
-    write_again(file, prepared, contents, dst, format="pt", progress=progress)
-
-
-def _write_plain(
-    file: Archive, prepared: list[Prepared], dst: str | os.PathLike[str], progress: Progress | None
-) -> None:
-    faults = list(_inert_faults(prepared, "so nobody knows what its values are"))
-    contents = dequantized(contents_of(file, prepared), prepared, faults)
-    raise_all(f"{len(faults)} tensors cannot be made plain", faults)
-    write_again(file, prepared, contents, dst, format=format_for(dst), progress=progress)
-
-
-def _write_torchao(
-    file: Archive, prepared: list[Prepared], dst: str | os.PathLike[str], progress: Progress | None
-) -> None:
-    """torchao's layout has no ties: a tensor is written under each of its names."""
-    faults = list(_inert_faults(prepared, "and torchao's layout has only types it knows"))
-    theirs = become(prepared, to_torchao, faults)
-    raise_all(f"{len(faults)} tensors have no place in torchao's layout", faults)
-    contents = contents_of(file, theirs)
-    records = {name: stored.record for name, stored in contents.records.items()}
-    plain = dict(contents.plain)
-    for name, home in contents.ties.items():
-        if home in records:
-            records[name] = records[home]
-        else:
-            plain[name] = plain[home]
-    parts, described = lay_out_records([*records, *plain], plain, records, for_torchao=True)
-    kept = check_metadata(contents.metadata, reserved=described)
-    write_safetensors(dst, parts, metadata=kept | described, progress=progress)
-
-
-_WRITERS: dict[
-    Target,
-    Callable[[Archive, list[Prepared], str | os.PathLike[str], Progress | None], None],
-] = {
-    "safetensors": _write_safetensors,
-    "pt": _write_pt,
-    "plain": _write_plain,
-    "torchao": _write_torchao,
-}
-
-
 # -- what is refused, and what is told ----------------------------------------------------------
-
-
-def _inert_faults(prepared: Sequence[Prepared], why: str) -> Iterator[AoserialError]:
-    for one in prepared:
-        if one.outcome is None:
-            kind = one.group.template.type
-            reason = one.reason or f"no type {kind!r:.200} is registered"
-            for name in one.group.members:
-                yield UnknownTypeError(f"is inert: {reason}, {why}", type=kind).locate(name=name)
 
 
 def _refuse_lossy(prepared: Sequence[Prepared]) -> None:

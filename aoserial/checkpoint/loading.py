@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
 from aoserial.checkpoint.archives import open_archive
-from aoserial.checkpoint.building import Progress, read_state
+from aoserial.checkpoint.building import read_state
 from aoserial.checkpoint.contents import Prepared, become, prepare, upgrader_for
 from aoserial.checkpoint.renaming import Rename, new_names
 from aoserial.checkpoint.report import AoserialWarning, LoadReport
@@ -23,7 +23,8 @@ from aoserial.errors import (
 )
 from aoserial.record import Catalog, Record
 from aoserial.storage.collecting import collector_paused
-from aoserial.tensors import InertTensor, Loaded
+from aoserial.storage.progress import Progress, Tally
+from aoserial.tensors import Loaded
 from aoserial.tensors.convert import Build, builder
 from aoserial.torchao.installed import Installed
 
@@ -57,7 +58,8 @@ def load(
             imported only then), with values and settings as they are; its own arithmetic is its
             own: NVFP4 is the one type whose values differ by release, of which a warning tells.
         assume: answers to what a file cannot tell.
-        progress: called with bytes done and bytes in all.
+        progress: called with bytes done and bytes in all; where `verify` reads every byte
+            first, each counts as often as it is read.
         rename: the names in the result: a map of exact names, which leaves others as they are, or
             a function of a name. `names` are those of the file.
 
@@ -81,8 +83,12 @@ def load(
     ):
         catalog = file.catalog
         prepared = prepare(catalog, upgrader)
+        passes = 1 + (file.checksum_passes if verify == "checksums" else 0)
+        sizes = {name: passes * nbytes for name, nbytes in file.shard_sizes.items()}
+        tally = Tally(progress, passes * file.nbytes, sizes)
         if verify == "checksums":
-            raise_all("checksums do not match", list(file.checksum_faults()))
+            raise_all("checksums do not match", list(file.checksum_faults(tally)))
+            tally.reach((passes - 1) * file.nbytes)
         if strict:
             refuse_unknown(prepared)
         LoadReport.of(file, prepared).warn()
@@ -94,14 +100,9 @@ def load(
             installed = Installed()
             prepared = _into(installed, _holding(prepared, catalog, wanted))
             make = installed.builder
-        state = read_state(file, prepared, wanted, progress, make=make)
+        state = read_state(file, prepared, wanted, tally, make=make, device=device)
         if rename is not None:
             state = {renamed[name]: tensor for name, tensor in state.items()}
-    if str(device) != "cpu":
-        state = {
-            name: tensor if isinstance(tensor, InertTensor) else tensor.to(device)
-            for name, tensor in state.items()
-        }
     return state
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from aoserial.checkpoint.archives import open_archive
 from aoserial.checkpoint.archives.sharded import ShardedArchive
@@ -11,6 +11,7 @@ from aoserial.checkpoint.contents import prepare, upgrader_for
 from aoserial.checkpoint.planning import MigrationPlan, parse_version, plan_of
 from aoserial.checkpoint.rewriting import Format, contents_of, format_for, write_again, write_header
 from aoserial.errors import LossyMigrationError, MigrationError, UnsupportedOperationError, locating
+from aoserial.storage.progress import Progress
 from aoserial.storage.shards import Resume
 
 
@@ -23,7 +24,7 @@ def migrate(
     resume: bool = False,
     allow_lossy: bool = False,
     assume: Mapping[str, str] | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> MigrationPlan:
     """Writes the checkpoint at `src` to `dst` with its records at the heads of their types.
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from aoserial.checkpoint.archives import Archive, SafetensorsArchive
 from aoserial.checkpoint.archives.sharded import ShardedArchive
-from aoserial.checkpoint.building import Progress, migrated_record
+from aoserial.checkpoint.building import migrated_record
 from aoserial.checkpoint.companions import bring_along, companions
 from aoserial.checkpoint.contents import Prepared
 from aoserial.checkpoint.saving import by_name, write_contents
@@ -29,6 +29,7 @@ from aoserial.schema import REGISTRY, FrozenMap, fingerprint, without_defaults
 from aoserial.storage import Part
 from aoserial.storage.pickle import Rebuilt, Value, write_archive
 from aoserial.storage.pickle.copying import STAYS, copy_tree
+from aoserial.storage.progress import Progress
 from aoserial.storage.safetensors import header_in_place, rewrite_header
 from aoserial.storage.shards import Resume, Target
 from aoserial.tensors.pickling import arguments_of
@@ -116,30 +117,20 @@ def write_again(
     """
     if format == "safetensors":
         target = target_of(path, None) or path
-        beside = os.path.dirname(file.path) or "."
-        folder = (target.folder or ".") if isinstance(target, Target) else beside
-        along: list[str] = []
-        if isinstance(file, ShardedArchive) and not _is_same(beside, folder):
-            along = companions(beside)  # now, for what cannot be read
-
         write_contents(
             contents,
             target,
             checksums=_checksums(file),
             progress=progress,
-            groups=_groups(file) if isinstance(target, Target) and target.limit else (),
-            resume=resume and replace(resume, origin=_origin(file, resume.origin)),
-            before_index=partial(bring_along, along, beside, folder),
+            groups=shard_groups(file) if isinstance(target, Target) and target.limit else (),
+            resume=resume and of_source(resume, file),
+            before_index=companions_of(file, target),
         )
     else:
         write_archive(path, _tree(file, prepared, contents), progress=progress)
 
 
-def _is_same(folder: str, other: str) -> bool:
-    return os.path.realpath(folder) == os.path.realpath(other)
-
-
-def _groups(file: Archive) -> list[list[str]]:
+def shard_groups(file: Archive) -> list[list[str]]:
     """The names in each shard of a set; a record is where its first part is."""
     if not isinstance(file, ShardedArchive):
         return []
@@ -152,15 +143,29 @@ def _groups(file: Archive) -> list[list[str]]:
     return [names for names in groups.values() if names]
 
 
-def _origin(file: Archive, how: str) -> str:
-    """A text that is another as soon as the source is, as far as its files' times tell."""
+def companions_of(file: Archive, target: Target | str | os.PathLike[str]) -> Callable[[], object]:
+    """What copies the other files in the folder of a set to the folder that another goes to.
+
+    Raises:
+        PathError: one of them cannot be read, now that nothing is written.
+    """
+    beside = os.path.dirname(file.path) or "."
+    folder = (target.folder or ".") if isinstance(target, Target) else beside
+    along: list[str] = []
+    if isinstance(file, ShardedArchive) and os.path.realpath(beside) != os.path.realpath(folder):
+        along = companions(beside)
+    return partial(bring_along, along, beside, folder)
+
+
+def of_source(resume: Resume, file: Archive) -> Resume:
+    """With an origin that is another as soon as the source is, as far as its files' times tell."""
     folder = os.path.dirname(file.path)
     shards = file.shards if isinstance(file, ShardedArchive) else ()
-    told = [how]
+    told = [resume.origin]
     for path in (file.path, *(os.path.join(folder, name) for name in shards)):
         status = os.stat(path)
         told.append(f"{os.path.basename(path)} {status.st_size} {status.st_mtime_ns}")
-    return "\n".join(told)
+    return replace(resume, origin="\n".join(told))
 
 
 def write_header(file: Archive, contents: Contents) -> bool:

@@ -7,17 +7,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from aoserial.checkpoint.building import Progress
 from aoserial.checkpoint.gathering import check_metadata, gather
 from aoserial.checkpoint.opening import Checkpoint
 from aoserial.checkpoint.splitting import divide, groups_of, is_archive_path, target_of
 from aoserial.checkpoint.trees import saved_tree
 from aoserial.errors import OptionError, locating
+from aoserial.record import Record
 from aoserial.record.envelope import WRITER, Contents, lay_out, lay_out_shards, seal
 from aoserial.schema import REGISTRY
 from aoserial.storage import Durability, Part, ViewPart
 from aoserial.storage.collecting import collector_paused
 from aoserial.storage.pickle import write_archive
+from aoserial.storage.progress import Progress
 from aoserial.storage.safetensors import write_safetensors
 from aoserial.storage.shards import Resume, Shard, Target, write_set
 from aoserial.torchao.support import lay_out_records, sort_state_dict
@@ -107,20 +108,59 @@ def _save_for_torchao(
 ) -> None:
     """Writes what torchao 0.18 reads; of several files, each as if it were alone."""
     plain, records = sort_state_dict(state)
-    parts, described = lay_out_records(list(state), plain, records, for_torchao=True)
+    write_for_torchao(
+        path if target is None else target,
+        list(state),
+        plain,
+        records,
+        metadata=metadata,
+        durability=durability,
+        progress=progress,
+    )
+
+
+def write_for_torchao(
+    path: str | os.PathLike[str] | Target,
+    names: Sequence[str],
+    plain: Mapping[str, Part],
+    records: Mapping[str, Record],
+    *,
+    metadata: Mapping[str, str],
+    groups: Sequence[Sequence[str]] = (),
+    durability: Durability = "fsync",
+    progress: Progress | None = None,
+    resume: Resume | None = None,
+    before_index: Callable[[], object] = lambda: None,
+) -> None:
+    """Lays plain tensors and records of torchao's types out as torchao 0.18 does, and writes them.
+
+    Args:
+        path: of one file, or where a set goes.
+        names: of all, in order.
+        groups: the names of each shard, where that is settled.
+        resume, before_index: of a set, as of `write_set`.
+    """
+    parts, described = lay_out_records(names, plain, records, for_torchao=True)
     kept = check_metadata(metadata, reserved=described)
-    if target is None:
+    if not isinstance(path, Target):
         write_safetensors(
             path, parts, metadata=kept | described, durability=durability, progress=progress
         )
         return
-    sizes = {name: (plain.get(name) or records[name]).nbytes for name in state}
+    sizes = {name: (plain.get(name) or records[name]).nbytes for name in names}
     shards: list[Shard] = []
-    for names in groups_of(sizes, target.limit):
-        parts, described = lay_out_records(names, plain, records)
+    for held in groups or groups_of(sizes, path.limit):
+        parts, described = lay_out_records(held, plain, records)
         shards.append((parts, kept | described))
     write_set(
-        target, shards, writer=WRITER, metadata=kept, durability=durability, progress=progress
+        path,
+        shards,
+        writer=WRITER,
+        metadata=kept,
+        durability=durability,
+        progress=progress,
+        resume=resume,
+        before_index=before_index,
     )
 
 

@@ -19,6 +19,7 @@ from aoserial.checkpoint.contents import (
 )
 from aoserial.errors import AoserialError, PathError, each_of
 from aoserial.record import Catalog
+from aoserial.storage.progress import Progress, Tally
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +45,7 @@ def verify(
     *,
     deep: bool = False,
     assume: Mapping[str, str] | None = None,
+    progress: Progress | None = None,
 ) -> Verdict:
     """Checks a checkpoint against itself.
 
@@ -51,6 +53,8 @@ def verify(
         deep: also read every byte, compare the checksums, and look at the values of quantized
             tensors: scales must be finite and without a sign, codes and indices in range.
         assume: answers to what the file cannot tell; a tensor that needs one is a fault without.
+        progress: called with bytes done and bytes in all, where `deep` reads them; each
+            counts as often as it is read: for its checksums, and for its value.
 
     Raises:
         MissingFileError, PathError: there is no file to verify.
@@ -67,10 +71,15 @@ def verify(
             if catalog is not None:
                 prepared = prepare_sound(catalog, upgrader, faults)
             if deep:
-                faults += file.checksum_faults()
-            if deep and catalog is not None:
-                faults += _check_values(file, prepared)
-                faults += _check_bools(file, catalog, prepared)
+                passes = file.checksum_passes
+                sizes = {name: passes * nbytes for name, nbytes in file.shard_sizes.items()}
+                tally = Tally(progress, passes * file.nbytes + _nbytes(prepared), sizes)
+                faults += file.checksum_faults(tally)
+                tally.reach(passes * file.nbytes)
+                if catalog is not None:
+                    faults += _check_values(file, prepared, tally)
+                    faults += _check_bools(file, catalog, prepared)
+                tally.end()
     except AoserialError as error:
         if isinstance(error, PathError) and error.location.shard is None:
             raise  # there is nothing to verify; of a shard that lacks, there is
@@ -80,7 +89,13 @@ def verify(
     return Verdict(path=os.fspath(path), faults=tuple(faults), unverified=tuple(unverified))
 
 
-def _check_values(file: Archive, prepared: list[Prepared]) -> Iterator[AoserialError]:
+def _nbytes(prepared: list[Prepared]) -> int:
+    """Bytes of the parts whose values are looked at."""
+    groups = [one.group for one in prepared if one.outcome is not None]
+    return sum(len(group.members) * group.template.nbytes for group in groups)
+
+
+def _check_values(file: Archive, prepared: list[Prepared], tally: Tally) -> Iterator[AoserialError]:
     """A fault for each part whose values its type does not allow."""
     known = [one for one in prepared if one.outcome is not None]
     if not known:
@@ -96,6 +111,7 @@ def _check_values(file: Archive, prepared: list[Prepared]) -> Iterator[AoserialE
             # a bool byte of 2 and a migration that fails at the data are among them
             for fault in value_faults(migrated_record(file, one, keys)):
                 yield fault.locate(name=name)
+            tally.add(one.group.template.nbytes)
 
 
 def _check_bools(

@@ -10,7 +10,8 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -19,6 +20,7 @@ from aoserial._version import __version__
 from aoserial.checkpoint import inspect, plan, verify
 from aoserial.cli import render
 from aoserial.cli.golden import golden
+from aoserial.cli.progress import Watcher, watching
 from aoserial.cli.schema import schema
 from aoserial.errors import AoserialError, FormatError
 from aoserial.storage import Source, detect, room_for
@@ -38,10 +40,32 @@ def run(arguments: list[str] | None = None) -> int:
         render.error(error.format_message())
     except BrokenPipeError:  # the reader of our output left, as `head` does
         sys.stderr.close()
+    except _SetInterrupted as told:
+        render.error(told.message)
+        return _INTERRUPTED
     except (KeyboardInterrupt, click.Abort):
         render.error("interrupted; nothing was left half written")
         return _INTERRUPTED
     return ERROR
+
+
+class _SetInterrupted(click.ClickException):
+    """Work on a set of shards was interrupted, and can be gone on with."""
+
+
+@contextmanager
+def _resumable(verb: str) -> Iterator[Watcher]:
+    """Shows the progress of writing; when a set is interrupted, says how to go on with it."""
+    with watching(verb) as watcher:
+        try:
+            yield watcher
+        except KeyboardInterrupt:
+            if not watcher.of_set:
+                raise
+            raise _SetInterrupted(
+                "interrupted; no file was left half written. Finished shards of the set stay, and "
+                "the same command with --resume goes on with them"
+            ) from None
 
 
 def _is_safetensors(source: Source) -> bool:
@@ -131,24 +155,17 @@ def migrate_command(  # noqa: PLR0917 - click calls it by keyword
         raise click.UsageError("DST and --in-place contradict each other")
     from aoserial.checkpoint.migrating import migrate  # needs torch
 
-    try:
-        with render.progress("migrating") as progress:
-            done = migrate(
-                src,
-                dst,
-                to=to,
-                in_place=in_place,
-                resume=resume,
-                allow_lossy=allow_lossy,
-                assume=assume,
-                progress=progress,
-            )
-    except KeyboardInterrupt:
-        render.error(
-            "interrupted; no file was left half written. Finished shards of a set stay, and the "
-            "same command with --resume goes on with them"
+    with _resumable("migrating") as progress:
+        done = migrate(
+            src,
+            dst,
+            to=to,
+            in_place=in_place,
+            resume=resume,
+            allow_lossy=allow_lossy,
+            assume=assume,
+            progress=progress,
         )
-        return _INTERRUPTED
     render.migrated(done, dst or src)
     return CLEAN
 
@@ -161,13 +178,14 @@ def migrate_command(  # noqa: PLR0917 - click calls it by keyword
     type=click.Choice(("safetensors", "pt", "torchao", "plain")),
     help="What to write; DST's name decides unless given. plain: dequantized, ordinary tensors.",
 )
+@click.option("--resume", is_flag=True, help="Go on with an interrupted conversion.")
 @_assume_option
-def convert_command(src: str, dst: str, to: Any, assume: dict[str, str]) -> int:
+def convert_command(src: str, dst: str, to: Any, resume: bool, assume: dict[str, str]) -> int:
     """Writes a checkpoint in another format."""
     from aoserial.checkpoint.converting import convert  # needs torch
 
-    with render.progress("converting") as progress:
-        done = convert(src, dst, to=to, assume=assume, progress=progress)
+    with _resumable("converting") as progress:
+        done = convert(src, dst, to=to, resume=resume, assume=assume, progress=progress)
     render.converted(done)
     return CLEAN
 
@@ -180,7 +198,8 @@ def verify_command(paths: tuple[str, ...], deep: bool, assume: dict[str, str]) -
     """Checks checkpoints against what they say of themselves."""
     status = CLEAN
     for path in paths:
-        verdict = verify(path, deep=deep, assume=assume)
+        with watching("verifying") as progress:
+            verdict = verify(path, deep=deep, assume=assume, progress=progress)
         render.verdict(verdict, deep=deep)
         status = status if verdict else FINDINGS
     return status
@@ -196,7 +215,7 @@ def diff_command(left: str, right: str, as_json: bool, assume: dict[str, str]) -
     from aoserial.checkpoint.comparing import compare
     from aoserial.cli import comparison
 
-    with render.progress("comparing") as progress:
+    with watching("comparing") as progress:
         found = compare(left, right, assume=assume, progress=progress)
     if as_json:
         click.echo(comparison.as_json(found))

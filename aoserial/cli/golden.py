@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from aoserial.cli import render
+from aoserial.cli.progress import watching
 
 CLEAN, FINDINGS = 0, 1
 _PROJECT = click.argument("project", default=".", type=click.Path(path_type=Path))
@@ -107,7 +108,7 @@ def report_command(  # noqa: PLR0917 - click calls it by keyword
 
     if not folders:
         folders = (settings_of(Path.cwd()).goldens,)
-    with render.progress("reading") as progress:
+    with watching("reading") as progress:
         found = read_all(
             folders,
             releases=readers,

@@ -1,14 +1,13 @@
 """What the commands print. Whatever comes from a file is escaped.
 
 Tables are set here in a few lines, since a library for them costs half of what `aoserial inspect`
-may take as a whole; progress bars, which only long work needs, are rich's.
+may take as a whole; progress bars, which only long work needs, are rich's: see `progress`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -26,6 +25,12 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 def say(text: object = "", *, bold: bool = False) -> None:
     """Prints a line, escaped; bold on a terminal if asked."""
     click.secho(escape(str(text)), bold=bold or None)
+
+
+def say_aside(text: str) -> None:
+    """Prints a line to stderr, escaped."""
+    sys.stderr.write(f"aoserial: {escape(text)}\n")
+    sys.stderr.flush()
 
 
 def error(message: str) -> None:
@@ -167,24 +172,3 @@ def scan(path: str, report: Report) -> None:
 def _trail_line(step: dict[str, object]) -> str:
     fields = {name: step.get(name, "?") for name in ("step", "from", "to", "count", "by")}
     return "migrated {count}: {from} → {to} by {step}, {by}".format(**fields)
-
-
-@contextmanager
-def progress(verb: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar with bytes a second and time left on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console  # 100 ms that only a terminal needs
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(verb, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -6,8 +6,9 @@ import dataclasses
 import json
 import sys
 import tempfile
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -15,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 from aoserial.report.environments import environment_with, package_of
 from aoserial.report.files import File, find_files
 from aoserial.report.pool import Command, Pool
+from aoserial.storage.progress import Progress
 
 Outcome: TypeAlias = Literal["equal", "different", "refused", "crashed"]
 # outcome → what it means
@@ -127,7 +129,7 @@ def read_all(
     modules: Sequence[str] = (),
     jobs: int = 1,
     timeout: float = 60.0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Matrix:
     """Reads golden files with this checkout and other readers.
 
@@ -154,7 +156,7 @@ def read_all(
             python = environment_with(release, Path(scratch) / f"environment-{number}")
             commands.append(Command(python=str(python), package=package_of(release)))
         pools = [Pool(command, jobs, timeout) for command in commands]
-        ticks = _Progress(len(pools) * sum(_size(file) for file in files), progress)
+        ticks = _Ticks(len(pools) * sum(_size(file) for file in files), progress)
         columns = [pool.read(files, ticks) for pool in pools]
     return Matrix(
         readers=tuple(_reader(pool) for pool in pools),
@@ -170,16 +172,18 @@ def _this_checkout(modules: Sequence[str]) -> Command:
     return Command(python=sys.executable, package="aoserial", options=tuple(words), label=HERE)
 
 
-class _Progress:
+class _Ticks:
     """Counts bytes of files that are done; called from several threads."""
 
-    def __init__(self, total: int, report: Callable[[int, int], None] | None) -> None:
+    def __init__(self, total: int, report: Progress | None) -> None:
         self._done, self._total, self._report = 0, total, report
+        self._lock = threading.Lock()
 
     def __call__(self, file: File) -> None:
-        self._done += _size(file)
-        if self._report is not None:
-            self._report(self._done, self._total)
+        with self._lock:
+            self._done += _size(file)
+            if self._report is not None:
+                self._report(self._done, self._total)
 
 
 def _size(file: File) -> int:

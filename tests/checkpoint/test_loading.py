@@ -55,6 +55,24 @@ def test_tensors_go_to_the_device_asked_for(path):
     assert state["a.weight"].qdata.device.type == "meta"
 
 
+def test_what_is_tied_is_one_tensor_on_another_device_too(tmp_path):
+    plain = torch.ones(4)
+    weight = aoserial.Int8Tensor.from_float(torch.randn(8, 16))
+    state = {"a": plain, "b": plain, "w": weight, "v": weight}
+    aoserial.save(state, tmp_path / "x.safetensors")
+    found = aoserial.load(tmp_path / "x.safetensors", device="meta")
+    assert found["a"] is found["b"]
+    assert found["w"] is found["v"]
+
+
+def test_a_parameter_is_one_on_another_device_too(tmp_path):
+    torch.save({"w": torch.nn.Parameter(torch.ones(4))}, tmp_path / "x.pt")
+    found = aoserial.load(tmp_path / "x.pt", device="meta")["w"]
+    assert isinstance(found, torch.nn.Parameter)
+    assert found.is_leaf
+    assert found.device.type == "meta"
+
+
 def test_progress_ends_at_the_whole(path):
     seen = []
     aoserial.load(path, progress=lambda done, total: seen.append((done, total)))

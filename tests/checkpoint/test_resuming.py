@@ -281,10 +281,114 @@ def test_bytes_that_had_gone_bad_before_stay_known_to_be(old, tmp_path):
     assert fault.location.name == "l1._weight_qdata"
 
 
-def test_a_converted_set_keeps_no_journal(old, tmp_path):
+@pytest.fixture
+def quantized(tmp_path):
+    """A set of three shards of a type that torchao has too, with what lies beside it."""
+    folder = tmp_path / "quantized"
+    weights = [aoserial.Int8Tensor.from_float(torch.randn(128, 128)) for _ in range(3)]
+    state = {f"l{n}.weight": weight for n, weight in enumerate(weights)}
+    aoserial.save(state, folder, max_shard_size=20_000)
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("to", ["safetensors", "plain", "torchao"])
+def test_a_conversion_is_gone_on_with_as_well(quantized, tmp_path, to):
+    old = quantized
+    convert(old, f"{tmp_path}/at-once/", to=to)
+    new = tmp_path / "new"
     with pytest.raises(Killed):
-        convert(old, f"{tmp_path}/new/", progress=stop_at(1))
-    assert list((tmp_path / "new").glob(".aoserial-*")) == []
+        convert(old, f"{new}/", to=to, progress=stop_at(2))
+    kept = {path: path.stat().st_ino for path in new.glob("model-*")}
+    assert len(kept) == 2
+    convert(old, f"{new}/", to=to, resume=True)
+    assert held(new) == held(tmp_path / "at-once")
+    assert all(path.stat().st_ino == inode for path, inode in kept.items())
+    assert (new / "config.json").exists()
+    assert aoserial.load(new).keys() == aoserial.load(old).keys()
+
+
+def test_shards_of_another_conversion_are_not_gone_on_with(quantized, tmp_path):
+    old = quantized
+    convert(old, f"{tmp_path}/at-once/")
+    with pytest.raises(Killed):
+        convert(old, f"{tmp_path}/new/", to="plain", progress=stop_at(2))
+    convert(old, f"{tmp_path}/new/", resume=True)
+    assert held(tmp_path / "new") == held(tmp_path / "at-once")
+
+
+@pytest.mark.parametrize("over", [False, True], ids=["fresh", "over a set"])
+def test_a_save_that_is_interrupted_leaves_no_shards_since_nobody_could_go_on(tmp_path, over):
+    folder = tmp_path / "new"
+    state = {f"l{n}": torch.full((64, 64), float(n)) for n in range(3)}
+    if over:
+        aoserial.save(state, folder, max_shard_size=20_000)
+    before = held(folder) if over else {}
+    with pytest.raises(Killed):
+        aoserial.save(state, folder, max_shard_size=20_000, progress=stop_at(2))
+    assert held(folder) == before
+
+
+def test_what_another_process_put_in_the_place_of_a_shard_is_not_removed(tmp_path):
+    folder, first = tmp_path / "new", "model-00001-of-00003.safetensors"
+    state = {f"l{n}": torch.full((64, 64), float(n)) for n in range(3)}
+
+    def replace_then_die(done, total):
+        if done > total * 2 / 3:
+            (tmp_path / "theirs").write_text("theirs")
+            (tmp_path / "theirs").replace(folder / first)
+            raise Killed
+
+    with pytest.raises(Killed):
+        aoserial.save(state, folder, max_shard_size=20_000, progress=replace_then_die)
+    assert held(folder) == {first: b"theirs"}
+
+
+class Told:
+    """A progress with shards."""
+
+    def __init__(self):
+        self.whole, self.shards = [], {}
+
+    def __call__(self, done, total):
+        self.whole.append((done, total))
+
+    def shard(self, name, done, total):
+        self.shards.setdefault(name, []).append((done, total))
+
+
+def check_told(told, count=3):
+    assert len(told.shards) == count
+    for steps in [told.whole, *told.shards.values()]:
+        assert steps == sorted(steps)
+        assert len({total for _, total in steps}) == 1
+        assert steps[-1][0] == steps[-1][1]
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda old, new, told: aoserial.migrate(old, new, progress=told),
+        lambda old, new, told: convert(old, new, progress=told),
+        lambda old, _, told: aoserial.load(old, progress=told),
+        lambda old, _, told: aoserial.load(old, verify="checksums", progress=told),
+        lambda old, _, told: aoserial.verify(old, deep=True, progress=told),
+    ],
+    ids=["migrate", "convert", "load", "load with checksums", "verify"],
+)
+def test_a_progress_with_shards_is_told_of_each_and_of_all(old, tmp_path, work):
+    told = Told()
+    work(old, f"{tmp_path}/new/", told)
+    check_told(told)
+
+
+def test_shards_that_were_finished_before_are_told_of_as_done(old, tmp_path):
+    new, told = begun(old, tmp_path / "new"), Told()
+    aoserial.migrate(old, f"{new}/", resume=True, progress=told)
+    check_told(told)
+    first = told.shards["model-00001-of-00003.safetensors"]
+    assert len(first) == 1
+    assert first[0][0] == first[0][1] == (new / "model-00001-of-00003.safetensors").stat().st_size
 
 
 PROGRAM = """

@@ -10,6 +10,7 @@ from aoserial.checkpoint.marks import Mark
 from aoserial.errors import AoserialError, each_of
 from aoserial.record import Catalog
 from aoserial.storage import Closing, Part
+from aoserial.storage.progress import Tally
 
 if TYPE_CHECKING:
     import torch
@@ -66,8 +67,22 @@ class Archive(Closing):
         """Plain tensors as they were saved; pickles keep strides and shared storages."""
 
     @abstractmethod
-    def checksum_faults(self) -> Iterator[AoserialError]:
-        """Reads every byte that has a checksum; a fault for each that does not fit."""
+    def checksum_faults(self, tally: Tally) -> Iterator[AoserialError]:
+        """Reads every byte that has a checksum and counts it; a fault for each that is wrong."""
+
+    @property
+    def checksum_passes(self) -> int:
+        """How often that reads each byte."""
+        return 1
+
+    @property
+    def shard_sizes(self) -> Mapping[str, int]:
+        """Name → bytes of each file of a set; empty for one file."""
+        return {}
+
+    def shard_of(self, key: str) -> str | None:  # noqa: ARG002 - sets override it
+        """The name of the shard that a part lies in; None in one file."""
+        return None
 
     @property
     def checksums(self) -> Mapping[str, int]:

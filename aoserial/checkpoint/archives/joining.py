@@ -36,6 +36,7 @@ from aoserial.record.envelope import (
 )
 from aoserial.record.fields import parse_strings
 from aoserial.storage.pickle import StateDict
+from aoserial.storage.progress import Tally
 from aoserial.storage.safetensors import Entry
 from aoserial.storage.shards import Index
 from aoserial.torchao import decode_layout, is_torchao
@@ -69,7 +70,7 @@ class Join(ABC):
         """As of an `Archive`, of one shard."""
 
     @abstractmethod
-    def checksum_faults(self, name: str) -> Iterator[AoserialError]:
+    def checksum_faults(self, name: str, tally: Tally) -> Iterator[AoserialError]:
         """As of an `Archive`, of one shard."""
 
     @abstractmethod
@@ -141,8 +142,8 @@ class JoinedSafetensors(Join):
         entries = self._shards[name].header.entries
         return dict(zip(entries, decode_checksums(envelope.crc32, len(entries)), strict=True))
 
-    def checksum_faults(self, name: str) -> Iterator[AoserialError]:
-        yield from self._shards[name].part_faults(self.checksums(name))
+    def checksum_faults(self, name: str, tally: Tally) -> Iterator[AoserialError]:
+        yield from self._shards[name].part_faults(self.checksums(name), tally)
 
     def unverified(self, name: str) -> list[str]:
         envelope, sealed = self._envelopes.get(name, (None, False))
@@ -212,8 +213,8 @@ class JoinedPickles(Join):
     def checksums(self, name: str) -> Mapping[str, int]:
         return self._shards[name].checksums
 
-    def checksum_faults(self, name: str) -> Iterator[AoserialError]:
-        yield from self._shards[name].checksum_faults()
+    def checksum_faults(self, name: str, tally: Tally) -> Iterator[AoserialError]:
+        yield from self._shards[name].checksum_faults(tally)
 
     def unverified(self, name: str) -> list[str]:
         return self._shards[name].unverified

@@ -21,6 +21,7 @@ from aoserial.storage.pickle import (
     WrapperSubclass,
     tensors_inside,
 )
+from aoserial.storage.progress import Tally
 from aoserial.torchao.pickled import identify
 
 if TYPE_CHECKING:
@@ -77,8 +78,8 @@ class PickleArchive(FileArchive):
             [plain[key] for key in keys], [plain[key] for key in self.catalog.plain.values()]
         )
 
-    def checksum_faults(self) -> Iterator[AoserialError]:
-        yield from self._file.verify()
+    def checksum_faults(self, tally: Tally) -> Iterator[AoserialError]:
+        yield from self._file.verify(tally)
 
     @property
     def unverified(self) -> list[str]:

@@ -13,6 +13,7 @@ from aoserial.errors import AoserialError, IntegrityError, each_of, locating
 from aoserial.record import Catalog
 from aoserial.record.envelope import ENVELOPE_KEY, decode_envelope
 from aoserial.storage import Source
+from aoserial.storage.progress import Tally
 from aoserial.storage.safetensors import (
     Entry,
     Header,
@@ -94,15 +95,15 @@ class SafetensorsArchive(FileArchive):
     def checksums(self) -> Mapping[str, int]:
         return self._by_key(self.catalog)
 
-    def checksum_faults(self) -> Iterator[AoserialError]:
+    def checksum_faults(self, tally: Tally) -> Iterator[AoserialError]:
         catalog, _ = self._surveyed
-        yield from self.part_faults(self._by_key(catalog) if catalog else {})
+        yield from self.part_faults(self._by_key(catalog) if catalog else {}, tally)
 
-    def part_faults(self, checksums: Mapping[str, int]) -> Iterator[AoserialError]:
+    def part_faults(self, checksums: Mapping[str, int], tally: Tally) -> Iterator[AoserialError]:
         """Reads the tensors of these keys; a fault for each whose CRC-32 is not the one given."""
         for key, expected in checksums.items():
             try:
-                _check_crc(self._file.parts[key].chunks(CHUNK_BYTES), expected)
+                _check_crc(self._file.parts[key].chunks(CHUNK_BYTES), expected, tally)
             except AoserialError as fault:
                 yield fault.locate(name=key)
 
@@ -129,10 +130,11 @@ class SafetensorsArchive(FileArchive):
         self._file.close()
 
 
-def _check_crc(chunks: Iterable[memoryview], expected: int) -> None:
+def _check_crc(chunks: Iterable[memoryview], expected: int, tally: Tally) -> None:
     found = 0
     for chunk in chunks:
         found = zlib.crc32(chunk, found)
+        tally.add(len(chunk))
     if found != expected:
         raise IntegrityError(
             f"CRC-32 is {found:08x}, the file says {expected:08x}: its bytes were changed after "

@@ -31,6 +31,7 @@ from aoserial.errors import (
 )
 from aoserial.record import Catalog
 from aoserial.storage import Part, Source
+from aoserial.storage.progress import Tally
 from aoserial.storage.shards import Index, gaps, read_index, resolve
 
 if TYPE_CHECKING:
@@ -137,23 +138,28 @@ class ShardedArchive(Archive):
                 found |= self._joined.checksums(name)
         return found
 
-    def checksum_faults(self) -> Iterator[AoserialError]:
+    @property
+    def checksum_passes(self) -> int:
+        return 1 if self.index.facts.keys().isdisjoint(self.shards) else 2
+
+    def checksum_faults(self, tally: Tally) -> Iterator[AoserialError]:
         """The SHA-256 of each shard where the index has it, and what its own checksums say.
 
         Both count: bytes that had gone bad before they were copied into a set have the SHA-256 of
         the index, and not the CRC-32 that they came with.
         """
         for name, shard in self.shards.items():
+            tally.begin(name)
             facts = self.index.facts.get(name)
             faults: list[AoserialError] = []
-            if facts is not None and (found := _sha256(shard)) != facts.sha256:
+            if facts is not None and (found := _sha256(shard, tally)) != facts.sha256:
                 faults.append(
                     IntegrityError(
                         f"SHA-256 is {found[:12]}…, the index says {facts.sha256[:12]}…: it is not "
                         f"the file that was written with this index, or is damaged"
                     )
                 )
-            faults += self._joined.checksum_faults(name)
+            faults += self._joined.checksum_faults(name, tally)
             for fault in faults:
                 yield fault.relocate(file=self.path, shard=name)
 
@@ -166,8 +172,11 @@ class ShardedArchive(Archive):
             told.append("whether the shards belong together: the index has no digests of them")
         return told
 
+    @property
+    def shard_sizes(self) -> Mapping[str, int]:
+        return {name: shard.nbytes for name, shard in self.shards.items()}
+
     def shard_of(self, key: str) -> str:
-        """The name of the shard that a part lies in."""
         return self._names[id(self._homes[key])]
 
     def close(self) -> None:
@@ -222,10 +231,11 @@ def _in_shard(path: str, name: str) -> Iterator[None]:
         raise
 
 
-def _sha256(shard: FileArchive) -> str:
+def _sha256(shard: FileArchive, tally: Tally) -> str:
     digest = hashlib.sha256()
     for chunk in shard.chunks(CHUNK_BYTES):
         digest.update(chunk)
+        tally.add(len(chunk))
     return digest.hexdigest()
 
 

@@ -65,7 +65,7 @@ from aoserial.storage.pickle.values import (
     Value,
     fields_of,
 )
-from aoserial.storage.pickle.writer import Progress, Saved, write_archive
+from aoserial.storage.pickle.writer import Saved, write_archive
 from aoserial.storage.pickle.writing import Emitted, emit
 
 __all__ = [
@@ -80,7 +80,6 @@ __all__ = [
     "emit",
     "Emitted",
     "Saved",
-    "Progress",
     "Storage",
     "StorageRef",
     "MemoryStorage",

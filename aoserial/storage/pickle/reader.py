@@ -17,6 +17,7 @@ from aoserial.storage.pickle.paths import check_depth, named_tensors
 from aoserial.storage.pickle.storages import StorageRef
 from aoserial.storage.pickle.tar import Tar
 from aoserial.storage.pickle.values import ObjectValue, Value
+from aoserial.storage.progress import SILENT, Tally
 from aoserial.storage.sniff import SNIFF_BYTES, pickle_container
 from aoserial.storage.source import Source
 
@@ -90,15 +91,18 @@ class PickleFile(Closing):
         """The tensors of the tree with their dotted names, in order; see `named_tensors`."""
         return named_tensors(self.tree, self.limits, passed)
 
-    def verify(self) -> list[AoserialError]:
+    def verify(self, tally: Tally = SILENT) -> list[AoserialError]:
         """Reads every storage and compares it with its CRC-32; returns what is wrong.
 
         Legacy files have no checksums, nor has an archive that was saved without.
+
+        Args:
+            tally: counts what was read.
         """
         faults: list[AoserialError] = []
         for storage in self.storages.values():
             try:
-                storage.check_crc()
+                storage.check_crc(tally)
             except AoserialError as error:
                 faults.append(error)
         return faults

@@ -16,6 +16,7 @@ from aoserial.errors import IntegrityError, locating
 from aoserial.storage.dtypes import check_bool
 from aoserial.storage.pickle.dtypes import ITEMSIZES, number_bytes, torch_dtype
 from aoserial.storage.pickle.limits import Limits
+from aoserial.storage.progress import SILENT, Tally
 from aoserial.storage.source import Source
 
 if TYPE_CHECKING:
@@ -129,15 +130,16 @@ class StorageRef(Storage):
             raw = raw.view(-1, number_bytes(dtype)).flip(1).reshape(-1)
         return raw.view(wanted)
 
-    def check_crc(self) -> None:
+    def check_crc(self, tally: Tally = SILENT) -> None:
         """Reads all its bytes and raises `IntegrityError` unless their CRC-32 is the archive's.
 
-        An archive that has none passes: torch can be told not to compute them.
+        An archive that has none passes: torch can be told not to compute them. `tally` counts
+        what was read.
         """
         if self.crc32 is not None:
             with locating(file=self.source.path):
                 chunks = self.source.chunks(self.start, self.nbytes, _CHUNK_BYTES)
-                check_crc(f"storage {self.key}", chunks, self.crc32)
+                check_crc(f"storage {self.key}", _counted(chunks, tally), self.crc32)
 
     def read(self) -> torch.Tensor:
         raw = _raw(self, self.start, self.nbytes)
@@ -145,6 +147,12 @@ class StorageRef(Storage):
 
     def __repr__(self) -> str:
         return f"<StorageRef {self.key}, {self.nbytes} bytes>"
+
+
+def _counted(chunks: Iterable[memoryview], tally: Tally) -> Iterator[memoryview]:
+    for chunk in chunks:
+        tally.add(len(chunk))
+        yield chunk
 
 
 def check_crc(what: str, chunks: Iterable[bytes | memoryview], expected: int) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from aoserial.errors import AoserialError, IntegrityError
 from aoserial.storage.atomic import AtomicFile, Durability
@@ -18,9 +17,7 @@ from aoserial.storage.pickle.values import Value
 from aoserial.storage.pickle.writing import Record, emit
 from aoserial.storage.pickle.writing.layout import ALIGNMENT, Placed, directory, place
 from aoserial.storage.pickle.writing.whereabouts import path_to
-
-# Called with bytes written so far and in all
-Progress: TypeAlias = Callable[[int, int], None]
+from aoserial.storage.progress import Progress
 
 # Large enough that a system call costs nothing beside it, small enough to stay in the cache
 _CHUNK_BYTES = 2 * 2**20

@@ -6,7 +6,6 @@ from aoserial.storage.safetensors.in_place import header_in_place, rewrite_heade
 from aoserial.storage.safetensors.journal import drop_journal
 from aoserial.storage.safetensors.layout import order, render_header
 from aoserial.storage.safetensors.reader import FilePart, SafetensorsFile
-from aoserial.storage.safetensors.streaming import Progress
 from aoserial.storage.safetensors.writer import (
     Finish,
     Planned,
@@ -31,7 +30,6 @@ __all__ = [
     "write_planned",
     "write_safetensors",
     "Finish",
-    "Progress",
     "Saved",
     "header_in_place",
     "rewrite_header",

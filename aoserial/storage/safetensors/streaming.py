@@ -12,23 +12,21 @@ What has a checksum already and lies in a file goes past all that, from file to 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Self
 
 from aoserial.errors import MigrationError, locating
 from aoserial.storage.atomic import AtomicFile
 from aoserial.storage.computed import PIECE_BYTES
 from aoserial.storage.part import Part, describe
+from aoserial.storage.progress import Progress
 from aoserial.storage.safetensors.copying import Span, stored_in
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
     import torch
-
-# Called with bytes written so far and in all, header included.
-Progress: TypeAlias = Callable[[int, int], None]
 
 # Large enough that a system call and a hand-over between threads cost nothing beside it, small
 # enough to stay in the cache from the copy to the checksum to the write.

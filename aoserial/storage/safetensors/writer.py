@@ -13,10 +13,11 @@ from aoserial.errors import IntegrityError, OptionError, UnsupportedTensorError,
 from aoserial.storage.atomic import AtomicFile, Durability
 from aoserial.storage.dtypes import BY_NAME
 from aoserial.storage.part import Part, TensorPart
+from aoserial.storage.progress import Progress
 from aoserial.storage.safetensors.copying import in_reading_order, spans, stored_in
 from aoserial.storage.safetensors.grammar import quoted
 from aoserial.storage.safetensors.layout import order, render_header
-from aoserial.storage.safetensors.streaming import BLOCK_BYTES, Progress, Stream
+from aoserial.storage.safetensors.streaming import BLOCK_BYTES, Stream
 
 # Called with the planned header and a CRC-32 for each part in data order; gives the header to be
 # written, of the same length.

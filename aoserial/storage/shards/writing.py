@@ -7,23 +7,21 @@ point leaves files that no index names, never an index with the wrong files.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
-from aoserial.errors import SaveError, locating
+from aoserial.errors import locating
 from aoserial.storage.atomic import AtomicFile, Durability
 from aoserial.storage.part import Part
-from aoserial.storage.safetensors.streaming import Progress
+from aoserial.storage.progress import Progress
 from aoserial.storage.safetensors.writer import (
     Finish,
     Planned,
     plan_safetensors,
     write_planned,
 )
+from aoserial.storage.shards.filling import Unnamed, old_set_stays, write_shards
 from aoserial.storage.shards.generations import Generation, drop_index, remove_old
 from aoserial.storage.shards.index import Index, ShardFacts, check_count, render_index
 from aoserial.storage.shards.names import ShardName
@@ -37,7 +35,7 @@ from aoserial.storage.shards.resuming import (
     remove_journal,
     work_of,
 )
-from aoserial.storage.shards.target import Target, check_room, make_folder
+from aoserial.storage.shards.target import Target, make_folder
 
 Shard = tuple[Mapping[str, Part], Mapping[str, str]]  # parts by key, metadata of the file
 
@@ -79,7 +77,7 @@ def write_set(
         if len(planned) == 1 and target.single not in before.live:
             refuse_links(target.folder, [target.single, target.index])
             make_folder(target)
-            with _old_set_stays():
+            with old_set_stays():
                 before_index()
             write_planned(
                 os.path.join(target.folder, target.single),
@@ -109,47 +107,31 @@ def write_set(
         index.weight_map.clear()
         index.facts.clear()
         make_folder(target)
-        total, done = sum(one.nbytes for one in planned), 0
-        check_room(target, total - sum(planned[n].nbytes for n in _finished(journal)))
-        for number, (name, one, (parts, _)) in enumerate(zip(names, planned, shards, strict=True)):
-            if number in _finished(journal):
-                final, facts = _finished(journal)[number]
-            else:
-                shown = progress and partial(_show, progress, done, total)
-                with _old_set_stays():
-                    final, facts = _write_shard(
-                        target,
-                        name,
-                        one,
-                        checksums={key: known[key] for key in one.parts if key in known},
-                        finish=finish,
-                        durability=durability,
-                        progress=shown,
-                    )
-                    if journal is not None:
-                        journal.add(number, final, facts, durability)
-            _enter(index, final, parts, facts)
-            done += one.nbytes
-        with _old_set_stays():
-            before_index()
-        raw = render_index(index, writer=writer)
-        path = os.path.join(target.folder, target.index)
-        with AtomicFile(path, durability=durability, size=len(raw)) as file:
-            file.write(raw)
+        with Unnamed(target, journal) as unnamed:
+            with old_set_stays():
+                written = write_shards(
+                    target,
+                    names,
+                    planned,
+                    unnamed=unnamed,
+                    journal=journal,
+                    checksums=known,
+                    finish=finish,
+                    durability=durability,
+                    progress=progress,
+                )
+                before_index()
+            for number, (parts, _) in enumerate(shards):
+                final, facts = written[number]
+                _enter(index, final, parts, facts)
+            raw = render_index(index, writer=writer)
+            path = os.path.join(target.folder, target.index)
+            with AtomicFile(path, durability=durability, size=len(raw)) as file:
+                file.write(raw)
         _clear(target, before, target.index, index.facts)
 
 
 _BLANK = "0" * 64  # as long as any digest
-
-
-@contextmanager
-def _old_set_stays() -> Iterator[None]:
-    """Until the index is written the set is unchanged, whatever becomes of a file beside it."""
-    try:
-        yield
-    except SaveError as error:
-        error.state = "unchanged"
-        raise
 
 
 def _clear(target: Target, before: Generation, index: str, written: Iterable[str]) -> None:
@@ -192,48 +174,6 @@ def _gone_on(journal: Journal, names: list[ShardName], before: Generation) -> li
     return names
 
 
-def _finished(journal: Journal | None) -> Mapping[int, tuple[str, ShardFacts]]:
-    return {} if journal is None else journal.finished
-
-
-def _write_shard(
-    target: Target,
-    name: ShardName,
-    planned: Planned,
-    *,
-    checksums: Mapping[str, int],
-    finish: Finish | None,
-    durability: Durability,
-    progress: Progress | None,
-) -> tuple[str, ShardFacts]:
-    """Writes a shard; its final name, and what the index says of it."""
-
-    def final(sha256: str) -> str:
-        named = replace(name, digest=sha256) if name.digest else name
-        return os.path.join(target.folder, str(named))
-
-    with locating(shard=str(replace(name, digest=""))):
-        saved = write_planned(
-            os.path.join(target.folder, str(name)),
-            planned,
-            checksums=checksums,
-            finish=finish,
-            durability=durability,
-            progress=progress,
-            name=final,
-        )
-    facts = ShardFacts(
-        nbytes=saved.nbytes,
-        sha256=saved.sha256,
-        header_sha256=hashlib.sha256(saved.header).hexdigest(),
-    )
-    return os.path.basename(final(saved.sha256)), facts
-
-
 def _enter(index: Index, name: str, parts: Mapping[str, Part], facts: ShardFacts) -> None:
     index.weight_map.update(dict.fromkeys(parts, name))
     index.facts[name] = facts
-
-
-def _show(progress: Progress, before: int, total: int, done: int, _: int) -> None:
-    progress(before + done, total)
