@@ -22,8 +22,8 @@ from aoserial.cli import render
 from aoserial.cli.golden import golden
 from aoserial.cli.progress import Watcher, watching
 from aoserial.cli.schema import schema
-from aoserial.errors import AoserialError, FormatError
-from aoserial.storage import Source, detect, room_for
+from aoserial.errors import AoserialError
+from aoserial.storage import room_for
 
 CLEAN, FINDINGS, ERROR = 0, 1, 2
 _INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
@@ -66,14 +66,6 @@ def _resumable(verb: str) -> Iterator[Watcher]:
                 "interrupted; no file was left half written. Finished shards of the set stay, and "
                 "the same command with --resume goes on with them"
             ) from None
-
-
-def _is_safetensors(source: Source) -> bool:
-    """Whether the first bytes are those of a safetensors file."""
-    try:
-        return detect(source) == "safetensors"
-    except FormatError:
-        return False
 
 
 def _assume_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -227,16 +219,14 @@ def diff_command(left: str, right: str, as_json: bool, assume: dict[str, str]) -
 @cli.command("scan")
 @click.argument("path")
 def scan_command(path: str) -> int:
-    """Lists what the pickles of a file would import and call; runs nothing."""
-    from aoserial.storage.pickle.scan import scan  # its tables, which no other command needs
+    """Lists what pickles would import and call; runs nothing.
 
-    with Source.open(path, mapped=False) as source:
-        if _is_safetensors(source):
-            render.say(f"{path}: a safetensors file, which holds no pickle")
-            return CLEAN
-    report = scan(path)
-    render.scan(path, report)
-    return FINDINGS if report.runs_code or report.fault else CLEAN
+    PATH is a file, the index of a set, or a folder, of which all files and those below are read.
+    """
+    from aoserial.cli import scanning  # tables that no other command needs
+    from aoserial.storage.pickle.folders import scan_all
+
+    return scanning.show(path, scan_all(path))
 
 
 @cli.command("history")

@@ -17,7 +17,6 @@ from aoserial.errors import escape
 
 if TYPE_CHECKING:
     from aoserial.checkpoint.converting import Conversion
-    from aoserial.storage.pickle.scan import Report
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -151,22 +150,6 @@ def verdict(found: Verdict, *, deep: bool) -> None:
         every_byte = deep and not found.unverified
         checked = "header, records and every byte" if every_byte else "header and records"
         say(f"{found.path}: clean ({checked})")
-
-
-def scan(path: str, report: Report) -> None:
-    say(path, bold=True)
-    columns = ("what", "name", "risk", "times", "pickle", "at byte")
-    rows = [
-        (found.what, found.path, found.risk.value, found.count, found.stream, found.at)
-        for found in report.findings
-    ]
-    table(columns, rows, right="times pickle at")
-    if report.fault is not None:
-        say(f"not read to the end: {report.fault}")
-    if report.runs_code:
-        say("plain torch.load would import or run what is not known to be harmless")
-    elif report.fault is None:
-        say(f"{report.container}: nothing in it runs code")
 
 
 def _trail_line(step: dict[str, object]) -> str:

@@ -169,6 +169,86 @@ def test_scan_finds_nothing_in_a_file_of_tensors(tmp_path, capsys):
     assert "holds no pickle" in capsys.readouterr().out
 
 
+@pytest.fixture
+def folder(tmp_path):
+    """Pickles that run nothing, and what lies beside them in a repository of models."""
+    folder = tmp_path / "repository"
+    (folder / "below").mkdir(parents=True)
+    torch.save({"x": torch.ones(2)}, folder / "pytorch_model-00001-of-00002.bin")
+    torch.save({"y": torch.ones(2)}, folder / "below" / "scheduler.pt")
+    (folder / "linked.bin").symlink_to(folder / "below" / "scheduler.pt")
+    (folder / "model.safetensors").write_bytes(CASE.read_bytes())
+    (folder / "config.json").write_text('{"a": 1}')
+    (folder / "README.md").write_text("This is a model.\n")
+    (folder / "vocab.txt").write_text("[PAD]\nI\n")
+    return folder
+
+
+class Evil:
+    def __reduce__(self):
+        return os.system, ("true",)
+
+
+def test_scan_of_a_folder_reads_every_file_in_it_and_below(folder, capsys):
+    assert run(["scan", str(folder)]) == 0
+    shown = capsys.readouterr()
+    assert "scheduler.pt: zip, nothing in it runs code" in shown.out
+    assert "7 files: 0 with findings, 3 whose pickles run no code, 4 without a" in shown.out
+    assert shown.err == ""
+
+
+@pytest.mark.parametrize("name", ["below/model.pt", "tokenizer.json", ".hidden"])
+def test_one_file_with_findings_makes_a_folder_one_with_findings(folder, capsys, name):
+    (folder / name).write_bytes(pickle.dumps(Evil()))
+    (folder / "gone.bin").symlink_to(folder / "nowhere")
+    assert run(["scan", str(folder)]) == 1
+    shown = capsys.readouterr()
+    assert str(folder / name) in shown.out
+    assert "posix.system" in shown.out
+    assert "1 with findings" in shown.out
+    assert "gone.bin" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("model.pth", "git-LFS pointer"), ("odd.zip", "odd.zip"), ("to", "not followed")],
+)
+def test_what_a_scan_of_a_folder_cannot_read_is_an_error_and_not_harmless(
+    folder, tmp_path, capsys, name, told
+):
+    texts = {
+        "model.pth": b"version https://git-lfs.github.com/spec/v1\n",
+        "odd.zip": b"PK\x03\x04 and no archive",
+    }
+    if name in texts:
+        (folder / name).write_bytes(texts[name])
+    else:
+        (folder / name).symlink_to(tmp_path, target_is_directory=True)
+    assert run(["scan", str(folder)]) == 2
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert "1 that could not be read" in shown.out
+
+
+def test_scan_of_an_index_reads_the_files_that_it_names(folder, capsys):
+    first, second = (f"pytorch_model-0000{n}-of-00002.bin" for n in (1, 2))
+    index = folder / "pytorch_model.bin.index.json"
+    index.write_text(json.dumps({"weight_map": {"x": first, "y": second}}))
+    assert run(["scan", str(index)]) == 2
+    assert second in capsys.readouterr().err
+    (folder / second).write_bytes(pickle.dumps(Evil()))
+    assert run(["scan", str(index)]) == 1
+    assert "2 files: 1 with findings, 1 whose pickles run no code" in capsys.readouterr().out
+
+
+def test_a_pickle_that_spends_the_budget_before_it_does_anything_is_not_called_harmless(
+    folder, capsys
+):
+    (folder / "notes").write_bytes(b"\x80\x04" + b"(" * 3_000_000 + pickle.dumps(Evil())[2:])
+    assert run(["scan", str(folder)]) != 0
+    assert "notes" in "".join(capsys.readouterr())
+
+
 def test_scan_calls_nothing_harmless_that_it_could_not_read_to_the_end(tmp_path, capsys):
     stream = pickle.dumps(OrderedDict(x=1), protocol=2)
     (tmp_path / "cut.pt").write_bytes(zipped(stream[:-3]))

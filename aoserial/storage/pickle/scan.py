@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from aoserial.errors import AoserialError, ContainerError, locating
+from aoserial.errors import AoserialError, ContainerError, LimitError, locating
 from aoserial.storage.collecting import collector_paused
 from aoserial.storage.pickle.legacy import run_plain
 from aoserial.storage.pickle.limits import Limits
@@ -86,6 +86,7 @@ def scan(
     Raises:
         PathError: it is missing, or not a regular file.
         ContainerError: no pickle could be found in it.
+        LimitError: a budget was spent before anything was found.
     """
     scanners: list[Scanner] = []
     builder = partial(Scanner, scanners, known)
@@ -108,7 +109,8 @@ def scan(
         )
         if fault is not None and not findings:
             # nothing of it is a pickle that does anything: what is it, then?
-            raise fault if container != "pickle" else unknown
+            told = container != "pickle" or isinstance(fault, LimitError)
+            raise fault if told else unknown
     return Report(container=container, findings=findings, fault=fault)
 
 
