@@ -21,7 +21,7 @@ from aoserial.checkpoint.rewriting import (
 )
 from aoserial.checkpoint.saving import write_for_torchao
 from aoserial.checkpoint.splitting import target_of
-from aoserial.errors import AoserialError, UnknownTypeError, raise_all
+from aoserial.errors import AoserialError, OptionError, UnknownTypeError, raise_all
 from aoserial.record.envelope import Contents
 from aoserial.storage import shards
 from aoserial.storage.progress import Progress
@@ -65,6 +65,11 @@ def _write_safetensors(work: Work) -> None:
 
 
 def _write_pt(work: Work) -> None:
+    if isinstance(target_of(work.dst, None), shards.Target):
+        raise OptionError(
+            "a torch.save archive is one file, whose name DST has to be; a folder or an index gets "
+            "safetensors files"
+        )
     work.write(contents_of(work.file, work.prepared), "pt")
 
 

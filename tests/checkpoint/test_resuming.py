@@ -308,6 +308,14 @@ def test_a_conversion_is_gone_on_with_as_well(quantized, tmp_path, to):
     assert aoserial.load(new).keys() == aoserial.load(old).keys()
 
 
+@pytest.mark.parametrize("where", ["new/", "there", "pytorch_model.safetensors.index.json"])
+def test_an_archive_is_not_written_where_a_set_is_meant(quantized, tmp_path, where, capsys):
+    (tmp_path / "there").mkdir()
+    assert run(["convert", str(quantized), f"{tmp_path}/{where}", "--to", "pt"]) == 2
+    assert "a torch.save archive is one file" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["quantized", "there"]
+
+
 def test_shards_of_another_conversion_are_not_gone_on_with(quantized, tmp_path):
     old = quantized
     convert(old, f"{tmp_path}/at-once/")
