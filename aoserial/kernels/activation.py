@@ -7,13 +7,12 @@ float8 gives NaN, and this gives zeros; where one holds an infinity, MX and NVFP
 
 from __future__ import annotations
 
-from typing import overload
+from collections.abc import Mapping
+from typing import NamedTuple, overload
 
 import torch
 
 from aoserial.kernels.arithmetic import (
-    ELEMENTS,
-    FLOAT8_DTYPES,
     block_max,
     block_min,
     cast_float8,
@@ -24,76 +23,22 @@ from aoserial.kernels.arithmetic import (
     through_mx,
     through_nvfp4,
 )
-from aoserial.kernels.spec import ActivationSpec
-from aoserial.storage.dtypes import dtype_name, torch_dtype
+from aoserial.kernels.settings import format_of
+from aoserial.kernels.spec import ActivationSpec, Spec
+from aoserial.storage.dtypes import torch_dtype
 
-_FLOAT8_NAMES = {dtype_name(dtype) for dtype in FLOAT8_DTYPES}
 _INT8_EPS = torch.finfo(torch.float32).eps  # least scale of torchao's Int8Tensor
 
 
-def format_of(spec: ActivationSpec) -> str | None:
-    """`int8`, `float8`, `mx` or `nvfp4`; None for one that is not implemented."""
-    if spec.scale_mode is not None:
-        return "mx" if spec.dtype in ELEMENTS else None
-    if spec.dtype in _FLOAT8_NAMES:
-        return "float8"
-    return {"int8": "int8", "float4_e2m1fn_x2": "nvfp4"}.get(spec.dtype)
+def prescaled(x: torch.Tensor, spec: Spec, parts: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """The activation times or divided by the weight's act_pre_scale, where it has one.
 
-
-def leaves_alone(spec: ActivationSpec, x: torch.Tensor) -> bool:
-    """Whether an activation of this shape is not quantized.
-
-    Source: torchao 0.8 to 0.17, `_int8_symm_per_token_reduced_range_quant_noop_decode`.
+    Its dtype is then the wider of the two.
     """
-    return spec.skip_decode and x.dim() > 1 and x.shape[1] == 1
-
-
-def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
-    """Why `fake_quantize` cannot honour these settings; None if it can.
-
-    Args:
-        parts: the names of the weight's parts.
-    """
-    kind = format_of(spec)
-    in_blocks = kind in ("mx", "nvfp4")  # whose scales are always computed from the activation
-    whole = not spec.reduce_range and not spec.narrow_range and spec.least_scale is None
-    plain = spec.mapping == "symmetric" and whole and "act_zero_point" not in parts
-    refused = {
-        f"an activation in {spec.dtype} is not implemented": kind is None,
-        f"an activation in {spec.dtype} with power-of-two scales has no static scale": (
-            kind == "mx" and (spec.static or "act_scale" in parts)
-        ),
-        "an NVFP4 activation has no act_scale, but an act_per_tensor_scale": (
-            kind == "nvfp4"
-            and ("act_scale" in parts or (spec.static and "act_per_tensor_scale" not in parts))
-        ),
-        "the activation is static, but the weight has no act_scale": (
-            not in_blocks and spec.static and "act_scale" not in parts
-        ),
-        "the activation is dynamic, but the weight has an act_scale": (
-            not in_blocks and not spec.static and "act_scale" in parts
-        ),
-        "the activation is quantized in groups, but their size is missing": (
-            spec.granularity == "group" and not spec.group_size
-        ),
-        "the activation is quantized in blocks, but their size is missing": (
-            spec.granularity == "block" and not spec.block_size
-        ),
-        "the activation is quantized along an axis, but it is not said which": (
-            spec.granularity == "axis" and spec.dim is None
-        ),
-        "bounds of an activation that is not float8 have no known meaning": (
-            (spec.lower_bound is not None or spec.upper_bound is not None) and kind != "float8"
-        ),
-        "a scale of the whole activation beside those of blocks belongs to NVFP4": (
-            (spec.tensor_scale or "act_per_tensor_scale" in parts) and kind != "nvfp4"
-        ),
-        "a floating-point activation is symmetric and uses its whole range": (
-            kind != "int8" and not plain
-        ),
-        "codes from -127 are not half of the code range": (spec.narrow_range and spec.reduce_range),
-    }
-    return next((sentence for sentence, holds in refused.items() if holds), None)
+    pre_scale = parts.get("act_pre_scale")
+    if pre_scale is None:
+        return x
+    return x / pre_scale if spec.act_pre_scale_op == "divide" else x * pre_scale
 
 
 def fake_quantize(
@@ -109,35 +54,64 @@ def fake_quantize(
         scale, zero_point: of a static activation; one, or one a block. For NVFP4 `scale` is that of
             the whole activation.
     """
-    block_size = blocks(spec, x)
     match format_of(spec):
         case "mx":
             mode = spec.scale_mode or ""
-            return through_mx(x, element=spec.dtype, block_size=block_size, scale_mode=mode)
+            return through_mx(x, element=spec.dtype, block_size=blocks(spec, x), scale_mode=mode)
         case "nvfp4":
             if scale is not None:
                 scale = scale.to(torch.float32).reshape(())
             elif spec.tensor_scale:
                 scale = tensor_scale(x)
-            return through_nvfp4(x, scale, block_size=block_size)
-        case "int8":
-            low, high = _int8_limits(spec)
-            if scale is None:
-                least = _INT8_EPS if spec.least_scale is None else spec.least_scale
-                scale, zero_point = _int8_parameters(x, spec, block_size, (low, high), least)
-                scale = scale.to(torch.float32)
-            scale, zero_point = _ranked(scale, x), _ranked(zero_point, x)
-            codes = _int8_codes(x, block_size, scale, zero_point, (low, high))
-            return dequantize_int8(
-                codes, scale, zero_point, block_size=block_size, dtype=torch.float32
-            )
-        case _:
-            dtype = torch_dtype(spec.dtype)
-            if scale is None:
-                scale = _float8_scale(x, spec, block_size, dtype)
-            scale = _ranked(scale, x)
-            qdata = cast_float8(x.to(torch.float32) / expand(scale, block_size, x.shape), dtype)
-            return dequantize_float8(qdata, scale, block_size=block_size, dtype=torch.float32)
+            return through_nvfp4(x, scale, block_size=blocks(spec, x))
+    codes, scale, zero_point, block_size = quantize(x, spec, scale, zero_point)
+    if codes.is_floating_point():
+        return dequantize_float8(codes, scale, block_size=block_size, dtype=torch.float32)
+    return dequantize_int8(codes, scale, zero_point, block_size=block_size, dtype=torch.float32)
+
+
+class Codes(NamedTuple):
+    """An activation in float8 or int8.
+
+    Attributes:
+        codes: of the shape of the activation.
+        scale, zero_point: ceil(shape / block_size), or broadcast over that.
+        block_size: elements that share a scale, by dimension.
+    """
+
+    codes: torch.Tensor
+    scale: torch.Tensor
+    zero_point: torch.Tensor | None
+    block_size: tuple[int, ...]
+
+
+def quantize(
+    x: torch.Tensor,
+    spec: ActivationSpec,
+    scale: torch.Tensor | None = None,
+    zero_point: torch.Tensor | None = None,
+) -> Codes:
+    """The codes for which `fake_quantize` gives the values, of a float8 or an int8 activation.
+
+    Args:
+        x, scale, zero_point: as for `fake_quantize`.
+    """
+    block_size = blocks(spec, x)
+    if format_of(spec) == "int8":
+        limits = _int8_limits(spec)
+        if scale is None:
+            least = _INT8_EPS if spec.least_scale is None else spec.least_scale
+            scale, zero_point = _int8_parameters(x, spec, block_size, limits, least)
+            scale = scale.to(torch.float32)
+        scale, zero_point = _ranked(scale, x), _ranked(zero_point, x)
+        codes = _int8_codes(x, block_size, scale, zero_point, limits)
+        return Codes(codes, scale, zero_point, block_size)
+    dtype = torch_dtype(spec.dtype)
+    if scale is None:
+        scale = _float8_scale(x, spec, block_size, dtype)
+    scale = _ranked(scale, x)
+    codes = cast_float8(x.to(torch.float32) / expand(scale, block_size, x.shape), dtype)
+    return Codes(codes, scale, None, block_size)
 
 
 def fake_quantize_narrow(x: torch.Tensor, spec: ActivationSpec) -> torch.Tensor:

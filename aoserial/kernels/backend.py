@@ -40,9 +40,11 @@ class Backend(ABC):
 
     Attributes:
         name: by which it is asked for, and shown.
+        devices: the types of the devices it is made for; None for every type.
     """
 
     name: str
+    devices: frozenset[str] | None = None
 
     @abstractmethod
     def supports(self, spec: Spec, device: DeviceInfo) -> str | None:

@@ -11,9 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from aoserial.kernels.activation import (
     fake_quantize,
     fake_quantize_narrow,
-    format_of,
-    leaves_alone,
-    refusal,
+    prescaled,
 )
 from aoserial.kernels.arithmetic import (
     dequantize_float8,
@@ -26,6 +24,7 @@ from aoserial.kernels.arithmetic import (
 )
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.settings import format_of, leaves_alone, refusal
 from aoserial.kernels.spec import ActivationSpec, Spec, Weight
 from aoserial.storage.dtypes import torch_dtype
 
@@ -68,9 +67,7 @@ class Reference(Backend):
         weight = Weight(spec=packed.spec, parts=packed.parts)
         spec, parts = weight.spec, weight.parts
         dtype = x.dtype
-        if "act_pre_scale" in parts:
-            pre_scale = parts["act_pre_scale"]
-            x = x / pre_scale if spec.act_pre_scale_op == "divide" else x * pre_scale
+        x = prescaled(x, spec, parts)
         if spec.activation is not None and not leaves_alone(spec.activation, x):
             if spec.kind == "intx" and _is_dynamic_int8(spec.activation):
                 x = fake_quantize_narrow(x.to(dtype), spec.activation)

@@ -35,25 +35,27 @@ class Backends:
             for entry_point in metadata.entry_points(group=ENTRY_POINTS):
                 plugin = entry_point.load()
                 self.add(plugin() if callable(plugin) else plugin)
-        return ((backend, backend.supports(spec, device)) for backend in self.backends)
+        return ((backend, _answer(backend, spec, device)) for backend in self.backends)
 
     def pack(
         self, weight: Weight, device: DeviceInfo, *, only: str | None = None
     ) -> tuple[Backend, Packed]:
         """The weight packed by the first backend that takes it, or by the one named.
 
-        Warns once a kind when that is the slow one, on a device that computes.
+        Warns once a kind when that is the slow one, and another is made for such a device.
 
         Raises:
             UnsupportedOperationError: none takes it, or the one named does not.
             PackingError: the one named does not take its values.
         """
         answers: list[str] = []
+        passed_over = False  # a faster one that is made for such a device
         for backend, refusal in self.refusals(weight.spec, device):
             if only is not None and backend.name != only:
                 continue
             if refusal is not None:
                 answers.append(f"{backend.name}: {refusal}")
+                passed_over |= _is_made_for(backend, device)
                 continue
             try:
                 packed = backend.pack(weight, device)
@@ -61,8 +63,11 @@ class Backends:
                 if only is not None:
                     raise
                 answers.append(f"{backend.name}: {error}")
+                passed_over = True
                 continue
-            self._warn_of_slowness(backend, weight.spec, device, answers)
+            if passed_over and isinstance(backend, Reference) and device.type != "meta":
+                slow = f"{weight.spec.kind} runs on the slow reference kernel"
+                self.warn_once(f"{slow}. {'; '.join(answers)}", weight.spec.kind)
             return backend, packed
         raise UnsupportedOperationError(self._nobody(only, answers))
 
@@ -85,12 +90,15 @@ class Backends:
             self._warned.add(about or sentence)
             warnings.warn(sentence, stacklevel=2)
 
-    def _warn_of_slowness(
-        self, backend: Backend, spec: Spec, device: DeviceInfo, answers: list[str]
-    ) -> None:
-        if isinstance(backend, Reference) and answers and device.type != "meta":
-            slow = f"{spec.kind} runs on the slow reference kernel"
-            self.warn_once(f"{slow}. {'; '.join(answers)}", spec.kind)
+
+def _is_made_for(backend: Backend, device: DeviceInfo) -> bool:
+    return backend.devices is None or device.type in backend.devices
+
+
+def _answer(backend: Backend, spec: Spec, device: DeviceInfo) -> str | None:
+    if not _is_made_for(backend, device):
+        return f"is not for {device.type} devices"
+    return backend.supports(spec, device)
 
 
 BACKENDS = Backends(plugins=True)

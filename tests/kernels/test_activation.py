@@ -12,10 +12,9 @@ from aoserial.kernels.activation import (
     blocks,
     fake_quantize,
     fake_quantize_narrow,
-    leaves_alone,
-    refusal,
 )
 from aoserial.kernels.arithmetic import through_mx, through_nvfp4
+from aoserial.kernels.settings import leaves_alone, refusal
 
 INT8 = ActivationSpec(static=False, dtype="int8", granularity="row", dim=-1)
 FLOAT8 = ActivationSpec(static=False, dtype="float8_e4m3fn", granularity="row", dim=-1)
