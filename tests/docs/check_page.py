@@ -112,6 +112,9 @@ def _console(block: Block) -> None:
             case ["pytest", *options]:
                 if unknown := set(options) - _PYTEST_OPTIONS:
                     raise PageError(f"options of pytest that nobody declared here: {unknown}")
+            case ["python", script, *_]:
+                if not (scenes.ROOT / script).is_file():
+                    raise PageError(f"there is no {script}")
             case ["pip", "install", *_]:
                 continue
             case _:

@@ -56,6 +56,21 @@ def readme(folder: Path) -> dict[str, Any]:
     }
 
 
+def sentences(folder: Path) -> dict[str, Any]:
+    """Two linear layers as a sentence encoder has them, their file, and one tensor more in it."""
+    import torch
+    from torch import nn
+
+    import aoserial
+
+    del folder
+    source = nn.Sequential(nn.Linear(128, 256), nn.Linear(256, 128))
+    aoserial.save({**source.state_dict(), "pooler.bias": torch.ones(128)}, "model.safetensors")
+    with torch.device("meta"):
+        encoder = nn.Sequential(nn.Linear(128, 256), nn.Linear(256, 128))
+    return {**bare(Path()), "encoder": encoder, "nn": nn}
+
+
 def torchao_files(folder: Path) -> None:
     """Two old checkpoints, and a project that has goldens."""
     acme_project(folder)
@@ -78,7 +93,11 @@ def edited_project(folder: Path) -> None:
 
 
 # page → what its Python finds, what its commands find; any other page finds the two imports
-PYTHON = {"README.md": readme, "docs/own-types.md": own_types}
+PYTHON = {
+    "README.md": readme,
+    "docs/minilm.md": sentences,
+    "docs/own-types.md": own_types,
+}
 CONSOLE = {
     "README.md": torchao_files,
     "docs/evolving.md": edited_project,

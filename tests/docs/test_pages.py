@@ -38,6 +38,7 @@ def test_blocks_that_do_not_hold_are_told_with_their_lines(tmp_path):
         "```console\n$ aoserial inspect --such-option x\n```\n"
         "```console\n$ aoserial nothing\n```\n"
         "```console\n$ rm -r /\n```\n"
+        "```console\n$ python examples/nothing.py\n```\n"
         "<!-- fragment: half of it -->\n```python\n    x = 1\n```\n"
         "<!-- fragment: no Python -->\n```python\nx = = 1\n```\n"
         "```json\n{]\n```\n"
@@ -45,8 +46,8 @@ def test_blocks_that_do_not_hold_are_told_with_their_lines(tmp_path):
     )
     status, told = check(page)
     assert status == 1
-    assert "8 blocks, 7 failed" in told
-    for line in (1, 4, 7, 10, 18, 21, 24):
+    assert "9 blocks, 8 failed" in told
+    for line in (1, 4, 7, 10, 13, 21, 24, 27):
         assert f"block at line {line}:" in told
 
 
