@@ -122,7 +122,7 @@ def _bars() -> RichProgress:
     return Progress(
         TextColumn("{task.description}", markup=False, table_column=name),
         BarColumn(),
-        DownloadColumn(binary_units=True),
+        DownloadColumn(),
         TransferSpeedColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True),
