@@ -198,7 +198,7 @@ def _goldens(folder: Path | None) -> Goldens | None:
 
     if folder is not None:
         return goldens_in(folder)
-    settings = find_settings(Path.cwd())
+    settings = find_settings(Path.cwd(), records=False)
     return None if settings is None else goldens_of(settings)
 
 

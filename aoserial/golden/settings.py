@@ -57,8 +57,12 @@ class Settings:
     unseen: Mapping[str, str] = field(default_factory=dict)
 
 
-def find_settings(root: Path) -> Settings | None:
+def find_settings(root: Path, *, records: bool = True) -> Settings | None:
     """The settings of the project in a folder; None when it declares no golden cases.
+
+    Args:
+        records: whoever asks may record goldens, and has to know as which release. Where nobody
+            will, a checkout need not be installed, and `writer` can be empty.
 
     Raises:
         OptionError: settings that are malformed.
@@ -88,7 +92,7 @@ def find_settings(root: Path) -> Settings | None:
         goldens=root / (names["goldens"] or "goldens"),
         schemas=schemas if names["schemas"] or schemas.is_dir() else None,
         types=names["types"] or "",
-        writer=check_writer(names["writer"] or _release(path, document.get("project", {}))),
+        writer=_writer(path, names["writer"], document) if records or names["writer"] else "",
         more_goldens=tuple(root / folder for folder in _folders(path, table)),
         unseen=_unseen(path, table),
     )
@@ -147,6 +151,10 @@ def _unseen(path: Path, table: dict[str, Any]) -> dict[str, str]:
                 "acme.T@1, and in words why no golden holds it"
             )
     return value
+
+
+def _writer(path: Path, told: str | None, document: dict[str, Any]) -> str:
+    return check_writer(told or _release(path, document.get("project", {})))
 
 
 def _release(path: Path, project: dict[str, Any]) -> str:

@@ -283,6 +283,12 @@ def test_settings_are_those_of_the_project(tmp_path):
     assert settings_of(tmp_path).schemas == tmp_path / "schemas"
 
 
+def test_who_records_nothing_need_not_know_as_which_release(tmp_path):
+    found = find_settings(project(tmp_path, '[tool.aoserial]\ncases = "c.py"\n'), records=False)
+    assert found is not None
+    assert found.writer == ""
+
+
 def test_a_project_that_declares_no_cases_has_no_settings(tmp_path):
     assert find_settings(tmp_path) is None
     assert find_settings(project(tmp_path, '[tool.aoserial]\nschemas = "s"\n')) is None

@@ -62,5 +62,5 @@ def test_what_a_file_does_not_tell_is_asked_for_and_never_guessed(name, file):
 
 def test_there_is_a_golden_case_of_every_release_at_hand_and_of_each_machine():
     writers = {told["writer"].removeprefix("torchao ") for told in MANIFEST.values()}
-    assert len(writers) == 15
+    assert len(writers) == 16
     assert {case_id(CASES[name]).rpartition("_")[2] for name, _ in refused()} >= {"avx2", "default"}

@@ -76,8 +76,13 @@ def assert_equal(left: torch.Tensor, right: torch.Tensor) -> None:
 CHANGED = ("tile_packed", "module_int4wo", "swizzled", "config", "fbgemm")
 
 
+# granularities that torchao writes and its own reader does not know
+UNKNOWN_TO_IT = ("_block_", "_token_axis_")
+
+
 def readable_by_torchao(case: Path) -> bool:
-    return "0.14" not in case.parent.name and "_block_" not in case.name
+    unknown = any(word in case.name for word in UNKNOWN_TO_IT)
+    return "0.14" not in case.parent.name and not unknown
 
 
 @pytest.fixture(params=[*filter(readable_by_torchao, safetensors_cases())], ids=case_id)
