@@ -12,10 +12,12 @@ from aoserial.errors import (
     CollisionError,
     TensorNameError,
     UnregisteredClassError,
+    UnsupportedOperationError,
     UnsupportedTensorError,
     locating,
     raise_all,
 )
+from aoserial.kernels import PackedWeight
 from aoserial.migrations import Upgrader
 from aoserial.record import Record
 from aoserial.record.envelope import ENVELOPE_KEY, Contents, Stored
@@ -95,8 +97,14 @@ def record_of(tensor: torch.Tensor) -> Record | None:
 
     Raises:
         UnregisteredClassError: a tensor subclass without a schema.
+        UnsupportedOperationError: a weight of which only a packed form is left.
     """
     kind = type(tensor)
+    if kind is PackedWeight:
+        raise UnsupportedOperationError(
+            "is packed for a kernel, which is never saved: unpack first, by "
+            "aoserial.kernels.restore(model)"
+        )
     if kind in CLASSES:
         return to_record(tensor)
     if is_live(tensor):

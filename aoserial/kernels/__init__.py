@@ -39,7 +39,9 @@ from aoserial.kernels.arithmetic import (
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.operators import PREPARED
-from aoserial.kernels.prepared import Prepared
+from aoserial.kernels.packed_weight import PackedWeight
+from aoserial.kernels.prepared import Prepared, note_write
+from aoserial.kernels.preparing import prepare, restore
 from aoserial.kernels.reference import Reference, dequantize
 from aoserial.kernels.registry import BACKENDS, Backends
 from aoserial.kernels.spec import ActivationSpec, HasWeight, Spec, Weight
@@ -56,6 +58,7 @@ __all__ = [
     "HasWeight",
     "PREPARED",
     "Packed",
+    "PackedWeight",
     "Prepared",
     "Reference",
     "Spec",
@@ -83,6 +86,8 @@ __all__ = [
     "look_up",
     "look_up_pairs",
     "matrix_scale",
+    "note_write",
+    "prepare",
     "prepared",
     "quantize_by_table",
     "quantize_flat_fp8",
@@ -94,6 +99,7 @@ __all__ = [
     "quantize_mx",
     "quantize_nf4",
     "quantize_nvfp4",
+    "restore",
     "scale_flat",
     "sparsify",
 ]

@@ -37,7 +37,7 @@ def linear(
         UnsupportedOperationError: no backend can honour the weight's settings.
         PackingError: the backend named cannot take the weight's values.
     """
-    check_activation(x, weight.spec, bias)
+    check_activation(x, weight.spec, bias, device=weight.parts["qdata"].device)
     if backend is not None or backends is not None:
         return prepare_weight(weight, backends or BACKENDS, backend=backend).linear(x, bias)
     parts = [weight.parts[name] for name in weight.spec.parts]
@@ -66,7 +66,9 @@ def prepared(weight: Weight) -> Prepared:
     return PREPARED.of(spec_text(weight.spec), weight)
 
 
-def check_activation(x: torch.Tensor, spec: Spec, bias: torch.Tensor | None = None) -> None:
+def check_activation(
+    x: torch.Tensor, spec: Spec, bias: torch.Tensor | None = None, *, device: torch.device
+) -> None:
     """Says in one sentence what of an activation or a bias does not fit a weight.
 
     Raises:
@@ -77,6 +79,8 @@ def check_activation(x: torch.Tensor, spec: Spec, bias: torch.Tensor | None = No
         raise ActivationError(
             f"the activation is {x.dtype}; a layer takes bfloat16, float16, float32 or float64"
         )
+    if x.device != device:
+        raise ActivationError(f"the activation is on {x.device}, the weight on {device}")
     if x.dim() == 0 or x.shape[-1] != columns:
         raise ActivationError(
             f"the activation is {list(x.shape)}, expected [..., {columns}] for a weight of "

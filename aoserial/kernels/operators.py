@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -39,21 +40,37 @@ def _shape(
     return x.new_empty((*x.shape[:-1], spec_of(weight).shape[-2]))
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+_BIAS = 3  # its place among the arguments of a layer's operator
+
+
+def keep_for_gradient(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+    """Keeps of a layer's arguments (x, parts, text of the weight, bias) what its gradient needs."""
     del output
     x, parts, ctx.weight, bias = inputs
     ctx.dtype, ctx.bias_dtype = x.dtype, None if bias is None else bias.dtype
     ctx.save_for_backward(*parts)
 
 
-def _gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, list[None], None, Any]:
-    """That of the activation and the bias; codes have none.
+def _gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+    parts = list(ctx.saved_tensors)
+    spec = spec_of(ctx.weight)
+    of_x, of_bias = layer_gradient(ctx, grad, lambda: _weight(parts, ctx.weight), spec)
+    return of_x, [None] * len(parts), None, of_bias
+
+
+def layer_gradient(
+    ctx: Any, grad: torch.Tensor, weight: Callable[[], Weight], spec: Spec
+) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """The gradients of a layer's activation and bias; codes have none.
+
+    Args:
+        ctx: what `keep_for_gradient` kept.
+        grad: [..., N].
+        weight: gives the canonical weight.
 
     Raises:
         UnsupportedOperationError: the activation is quantized, and rounding has no gradient.
     """
-    spec = spec_of(ctx.weight)
-    parts = list(ctx.saved_tensors)
     of_x = of_bias = None
     if ctx.needs_input_grad[0]:
         if spec.activation is not None:
@@ -61,18 +78,19 @@ def _gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, list[None], None, Any]
                 "a layer that quantizes its activation has no gradient; detach() the activation, "
                 "or train with the weight's dequantize()"
             )
-        of_x = grad @ dequantize(_weight(parts, ctx.weight)).to(grad.dtype)
+        held = weight()
+        of_x = grad @ dequantize(held).to(grad.dtype)
         if "act_pre_scale" in spec.parts:
-            pre_scale = parts[spec.parts.index("act_pre_scale")].to(grad.dtype)
+            pre_scale = held.parts["act_pre_scale"].to(grad.dtype)
             divides = spec.act_pre_scale_op == "divide"
             of_x = of_x / pre_scale if divides else of_x * pre_scale
         of_x = of_x.to(ctx.dtype)
-    if ctx.bias_dtype is not None and ctx.needs_input_grad[3]:
+    if ctx.bias_dtype is not None and ctx.needs_input_grad[_BIAS]:
         of_bias = grad.reshape(-1, grad.shape[-1]).sum(dim=0).to(ctx.bias_dtype)
-    return of_x, [None] * len(parts), None, of_bias
+    return of_x, of_bias
 
 
-linear_operator.register_autograd(_gradient, setup_context=_keep)
+linear_operator.register_autograd(_gradient, setup_context=keep_for_gradient)
 
 
 def _weight(parts: list[torch.Tensor], text: str) -> Weight:

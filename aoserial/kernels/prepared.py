@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
@@ -26,7 +27,7 @@ class Prepared:
 
     backend: Backend
     packed: Packed
-    seen: tuple[tuple[torch.Tensor, int | None], ...]
+    seen: tuple[tuple[torch.Tensor, tuple[int | None, int]], ...]
 
     def is_of(self, parts: Sequence[torch.Tensor]) -> bool:
         """Whether these parts are what it was packed from, and have not been written to since."""
@@ -63,18 +64,24 @@ class PreparedWeights:
         Args:
             text: the weight's spec, by `spec_text`.
         """
-        parts = [weight.parts[name] for name in weight.spec.parts]
-        found = self._held.get(parts[0], {}).get(text)
-        if found is not None and found.is_of(parts):
+        found = self.find(text, weight)
+        if found is not None:
             return found
-        if any(part.is_inference() for part in parts):
+        codes, *others = (weight.parts[name] for name in weight.spec.parts)
+        if any(part.is_inference() for part in (codes, *others)):
             self.backends.warn_once(
                 f"{weight.spec.kind} runs on the slow reference kernel: tensors made in inference "
                 f"mode keep no count of writes, so what is packed of them could grow stale. Load "
                 f"outside of it, or call aoserial.kernels.prepare(model)"
             )
             return prepare_weight(weight, self.backends, backend=Reference.name)
-        return self.put(text, prepare_weight(weight, self.backends), parts[0])
+        return self.put(text, prepare_weight(weight, self.backends), codes)
+
+    def find(self, text: str, weight: Weight) -> Prepared | None:
+        """What is packed of the weight as it is now."""
+        parts = [weight.parts[name] for name in weight.spec.parts]
+        found = self._held.get(parts[0], {}).get(text)
+        return found if found is not None and found.is_of(parts) else None
 
     def put(self, text: str, prepared: Prepared, codes: torch.Tensor) -> Prepared:
         """Keeps what is packed of these codes, for as long as they live."""
@@ -86,6 +93,20 @@ class PreparedWeights:
         self._held.pop(codes, None)
 
 
-def _writes(part: torch.Tensor) -> int | None:
-    """How often a tensor has been written to; None where nobody counts."""
-    return None if part.is_inference() else part._version
+def note_write(part: torch.Tensor) -> None:
+    """Counts a write to a part of a tensor subclass, which torch does not.
+
+    The versions of tensors go up above `__torch_dispatch__`, where the wrapper is written to and
+    not its parts; so the storage counts, which views share.
+    """
+    storage: Any = part.untyped_storage()
+    storage.aoserial_writes = getattr(storage, "aoserial_writes", 0) + 1
+
+
+def _writes(part: torch.Tensor) -> tuple[int | None, int]:
+    """How often a tensor has been written to, by itself and as a part of a wrapper.
+
+    The first is None where nobody counts, in inference mode.
+    """
+    version = None if part.is_inference() else part._version
+    return version, getattr(part.untyped_storage(), "aoserial_writes", 0)

@@ -30,11 +30,7 @@ class Backends:
 
     def refusals(self, spec: Spec, device: DeviceInfo) -> Iterator[tuple[Backend, str | None]]:
         """Each backend with its answer."""
-        if self.plugins:
-            self.plugins = False
-            for entry_point in metadata.entry_points(group=ENTRY_POINTS):
-                plugin = entry_point.load()
-                self.add(plugin() if callable(plugin) else plugin)
+        self._find_plugins()
         return ((backend, _answer(backend, spec, device)) for backend in self.backends)
 
     def pack(
@@ -71,10 +67,29 @@ class Backends:
             return backend, packed
         raise UnsupportedOperationError(self._nobody(only, answers))
 
+    def named(self, name: str) -> Backend:
+        """The backend of that name.
+
+        Raises:
+            UnsupportedOperationError: there is none.
+        """
+        self._find_plugins()
+        for backend in self.backends:
+            if backend.name == name:
+                return backend
+        raise UnsupportedOperationError(self._nobody(name, []))
+
     def explain(self, spec: Spec, device: DeviceInfo) -> list[str]:
         """A line a backend: what it would do with such a weight, and where not, why not."""
         answers = self.refusals(spec, device)
         return [f"{backend.name}: {refusal or 'takes it'}" for backend, refusal in answers]
+
+    def _find_plugins(self) -> None:
+        if self.plugins:
+            self.plugins = False
+            for entry_point in metadata.entry_points(group=ENTRY_POINTS):
+                plugin = entry_point.load()
+                self.add(plugin() if callable(plugin) else plugin)
 
     def _nobody(self, only: str | None, answers: list[str]) -> str:
         if only is None:

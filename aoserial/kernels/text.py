@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+import torch
+
+from aoserial.kernels.backend import Packed
 from aoserial.kernels.spec import ActivationSpec, Spec
 
 _OF_SPEC = tuple(field.name for field in fields(Spec) if field.name != "activation")
@@ -34,6 +38,36 @@ def spec_of(text: str) -> Spec:
     inner = members.pop("activation", None)
     activation = None if inner is None else ActivationSpec(**_with_tuples(inner))
     return Spec(activation=activation, **_with_tuples(members))
+
+
+@dataclass(frozen=True, slots=True)
+class PackedTold:
+    """A packed weight without its tensors: the backend, the form, and the parts' names."""
+
+    backend: str
+    spec: Spec
+    layout: str
+    parts: tuple[str, ...]
+
+    def packed(self, parts: Mapping[str, torch.Tensor]) -> Packed:
+        return Packed(spec=self.spec, parts=parts, layout=self.layout)
+
+
+def packed_text(backend: str, packed: Packed) -> str:
+    """A packed weight without its tensors, which `packed_of` reads."""
+    parts = _json(tuple(packed.parts))
+    return (
+        f'{{"backend":"{backend}","layout":"{packed.layout}","parts":{parts},'
+        f'"spec":{spec_text(packed.spec)}}}'
+    )
+
+
+@cache
+def packed_of(text: str) -> PackedTold:
+    """What `packed_text` wrote."""
+    members = json.loads(text)
+    spec = spec_of(json.dumps(members["spec"]))
+    return PackedTold(members["backend"], spec, members["layout"], tuple(members["parts"]))
 
 
 def _json(value: object) -> str:

@@ -33,7 +33,7 @@ from aoserial.tensors.dispatch import Dispatching
 from aoserial.tensors.kept import NOTHING_KEPT, Kept
 from aoserial.tensors.layout import Layout
 from aoserial.tensors.live import freeze, own_copy, thaw
-from aoserial.tensors.remembered import Remembered
+from aoserial.tensors.remembered import Matrices, Remembered
 
 if TYPE_CHECKING:  # seconds to import
     from torch.distributed.device_mesh import DeviceMesh
@@ -83,6 +83,7 @@ class VersionedTensor(Dispatching):
     __signature__: ClassVar[inspect.Signature]
     _kept: Kept = NOTHING_KEPT
     _remembered: Remembered | None = None
+    _matrices: Matrices | None = None
     # parts that a slice shares with the rest of the tensor it is cut from, and may not write to
     _borrowed: frozenset[str] = frozenset()
 
@@ -154,7 +155,7 @@ class VersionedTensor(Dispatching):
         traced = asks_for_operator(x, bias)
         if not traced and self._remembered is not None and self._remembered.holds_for(self):
             prepared_weight = self._remembered.prepared
-            check_activation(x, prepared_weight.packed.spec, bias)
+            check_activation(x, prepared_weight.packed.spec, bias, device=self.device)
             return prepared_weight.linear(x, bias)
         weight = self.kernel_weight()
         if weight is None:
@@ -164,11 +165,27 @@ class VersionedTensor(Dispatching):
             self._remember(weight)
         return y
 
-    def _remember(self, weight: Weight) -> None:
+    def matrices(self) -> Sequence[VersionedTensor]:
+        """Of a stack [E, ..., N, K]: what it is along the first dimension, as views.
+
+        They are the same objects each time, as long as the stack has the same fields, so that what
+        they remember of being packed is not forgotten.
+        """
+        if torch.compiler.is_compiling():
+            return torch.ops.aten.unbind.int(self)  # type: ignore[no-any-return]
+        held = self._matrices
+        fields = self._fields()
+        if held is None or any(held.fields[name] is not value for name, value in fields.items()):
+            held = self._matrices = Matrices(fields, torch.ops.aten.unbind.int(self))
+        return held.matrices
+
+    def _fields(self) -> dict[str, Any]:
         declared = CLASSES.tensor(type(self))
-        fields = {name: getattr(self, name) for name in (*declared.tensors, *declared.attributes)}
+        return {name: getattr(self, name) for name in (*declared.tensors, *declared.attributes)}
+
+    def _remember(self, weight: Weight) -> None:
         parts = tuple(weight.parts[name] for name in weight.spec.parts)
-        self._remembered = Remembered(fields, parts, prepared(weight))
+        self._remembered = Remembered(self._fields(), parts, prepared(weight))
 
     # -- parts and metadata -----------------------------------------------------------------
 

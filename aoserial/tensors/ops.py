@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from aoserial.errors import UnsupportedOperationError
+from aoserial.kernels import note_write
 from aoserial.storage.dtypes import dtype_name
 from aoserial.tensors import geometry
 from aoserial.tensors.base import VersionedTensor
@@ -121,7 +122,9 @@ def _copy_parts(
     target: VersionedTensor, source: VersionedTensor, *, non_blocking: bool = False
 ) -> None:
     for name in target.part_names():
-        getattr(target, name).copy_(getattr(source, name), non_blocking=non_blocking)
+        part = getattr(target, name)
+        part.copy_(getattr(source, name), non_blocking=non_blocking)
+        note_write(part)
 
 
 @torch_function(torch._has_compatible_shallow_copy_type)  # asked for every parameter that moves

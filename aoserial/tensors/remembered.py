@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,3 +30,11 @@ class Remembered:
             if now.get(name) is not value:
                 return False
         return self.prepared.is_of(self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Matrices:
+    """The matrices of a stack, and the fields of the stack as they were."""
+
+    fields: Mapping[str, Any]
+    matrices: Sequence[Any]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from aoserial.errors import UnsupportedOperationError
+from aoserial.kernels import note_write
 from aoserial.tensors import geometry
 
 if TYPE_CHECKING:
@@ -110,6 +111,7 @@ def after_all_gather(
         target, source = getattr(out, name), getattr(tensor, name)
         if target.data_ptr() != source.data_ptr():
             target.copy_(source)
+        note_write(target)  # gathered anew, which no version tells of
     return None
 
 

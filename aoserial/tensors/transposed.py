@@ -107,7 +107,7 @@ def _each(
     xs: Sequence[torch.Tensor],
     put_together: Callable[[list[torch.Tensor]], torch.Tensor],
 ) -> torch.Tensor:
-    weights = aten.unbind.int(stack)
+    weights = stack.matrices()
     return put_together([weight.linear(x) for weight, x in zip(weights, xs, strict=True)])
 
 
