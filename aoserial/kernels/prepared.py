@@ -17,23 +17,52 @@ from aoserial.kernels.spec import Weight
 
 
 @dataclass(frozen=True, slots=True)
+class Seen:
+    """A part as it was packed.
+
+    Attributes:
+        part: under a name of its own, so that codes nobody else holds are let go.
+        address: of its first element.
+        version: how often torch had seen it written to; None in inference mode, where it does not.
+        writes: how often it had been written to as a part of a wrapper, see `note_write`.
+    """
+
+    part: torch.Tensor
+    address: int
+    version: int | None
+    writes: int
+
+    @classmethod
+    def of(cls, part: torch.Tensor) -> Seen:
+        version = None if part.is_inference() else part._version
+        return cls(part.detach(), part.data_ptr(), version, _writes(part))
+
+
+@dataclass(slots=True)
 class Prepared:
     """A weight packed for a backend.
 
     Attributes:
-        seen: what it was packed from, in the order of the spec's parts: each part under a name of
-            its own, so that codes nobody else holds are let go, and how often it had been written.
+        seen: what it was packed from, in the order of the spec's parts.
+        noted: how many writes to wrappers there had been in all when it was last looked at.
     """
 
     backend: Backend
     packed: Packed
-    seen: tuple[tuple[torch.Tensor, tuple[int | None, int]], ...]
+    seen: tuple[Seen, ...]
+    noted: int
 
     def is_of(self, parts: Sequence[torch.Tensor]) -> bool:
         """Whether these parts are what it was packed from, and have not been written to since."""
-        for part, (seen, writes) in zip(parts, self.seen, strict=True):
-            if part.data_ptr() != seen.data_ptr() or _writes(part) != writes:
+        for part, seen in zip(parts, self.seen, strict=True):
+            if part.data_ptr() != seen.address:
                 return False
+            if seen.version is not None and part._version != seen.version:
+                return False
+        if self.noted != _noted.count:
+            if any(_writes(seen.part) != seen.writes for seen in self.seen):
+                return False
+            self.noted = _noted.count
         return True
 
     def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
@@ -44,7 +73,7 @@ def prepare_weight(weight: Weight, backends: Backends, *, backend: str | None = 
     """The weight packed by the first backend that takes it, or by the one named."""
     parts = [weight.parts[name] for name in weight.spec.parts]
     chosen, packed = backends.pack(weight, DeviceInfo.of(parts[0].device), only=backend)
-    return Prepared(chosen, packed, tuple((part.detach(), _writes(part)) for part in parts))
+    return Prepared(chosen, packed, tuple(map(Seen.of, parts)), _noted.count)
 
 
 class PreparedWeights:
@@ -93,6 +122,15 @@ class PreparedWeights:
         self._held.pop(codes, None)
 
 
+class _Noted:
+    """How many writes have been noted in all."""
+
+    count = 0
+
+
+_noted = _Noted()
+
+
 def note_write(part: torch.Tensor) -> None:
     """Counts a write to a part of a tensor subclass, which torch does not.
 
@@ -100,13 +138,10 @@ def note_write(part: torch.Tensor) -> None:
     not its parts; so the storage counts, which views share.
     """
     storage: Any = part.untyped_storage()
-    storage.aoserial_writes = getattr(storage, "aoserial_writes", 0) + 1
+    storage.aoserial_writes = _writes(part) + 1
+    _noted.count += 1
 
 
-def _writes(part: torch.Tensor) -> tuple[int | None, int]:
-    """How often a tensor has been written to, by itself and as a part of a wrapper.
-
-    The first is None where nobody counts, in inference mode.
-    """
-    version = None if part.is_inference() else part._version
-    return version, getattr(part.untyped_storage(), "aoserial_writes", 0)
+def _writes(part: torch.Tensor) -> int:
+    """How many writes to a tensor's storage have been noted."""
+    return getattr(part.untyped_storage(), "aoserial_writes", 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import torch
@@ -76,6 +77,7 @@ def _enter(cls: type, table: str, targets: object) -> Callable[[_Handler], _Hand
 
     def enter(handler: _Handler) -> _Handler:
         handlers.update(dict.fromkeys(each, handler))
+        _found.cache_clear()
         return handler
 
     return enter
@@ -83,6 +85,13 @@ def _enter(cls: type, table: str, targets: object) -> Callable[[_Handler], _Hand
 
 def _find(cls: type, table: str, target: object) -> Handler | None:
     """The handler of the nearest class that has one."""
+    if torch.compiler.is_compiling():  # which traces through no cache
+        return _found.__wrapped__(cls, table, target)
+    return _found(cls, table, target)
+
+
+@lru_cache(maxsize=4096)
+def _found(cls: type, table: str, target: object) -> Handler | None:
     for base in cls.__mro__:
         handler: Handler | None = vars(base).get(table, {}).get(target)
         if handler is not None:
