@@ -9,6 +9,7 @@ from benchmarks import (
     load_pickles,
     load_shards,
     migrate_in_place,
+    migrate_shards,
     migrate_stream,
     quantize,
     save_large,
@@ -28,6 +29,7 @@ _SCRIPTS = (
     save_large,
     migrate_in_place,
     migrate_stream,
+    migrate_shards,
 )
 
 for _script in _SCRIPTS:
