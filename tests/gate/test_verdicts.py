@@ -22,7 +22,7 @@ from aoserial.gate.witness import World, own_steps, witness
 from aoserial.migrations import Steps
 from aoserial.record import Record
 from aoserial.record.envelope import Contents, Stored, decode_envelope, lay_out
-from aoserial.schema import BLOCKS, Field, FrozenMap, Schema, Symbol, Value, resolve
+from aoserial.schema import BLOCKS, MISSING, Field, FrozenMap, Schema, Symbol, Value, resolve
 from aoserial.schema.values import Json, decode
 from aoserial.storage import SlotPart
 
@@ -91,9 +91,21 @@ def a_schema(draw: Any) -> Schema:
 
 
 @st.composite
+def a_tweak(draw: Any, one: Field) -> Field:
+    """The field with one property changed, which is how people break a format unawares."""
+    if one.kind == "tensor":
+        other = draw(a_field(one.name).filter(lambda field: field.kind == "tensor"))
+        name = draw(st.sampled_from(("dtypes", "shape", "absent", "when")))
+        return replace(one, **{name: getattr(other, name)})
+    values = TYPES.get(one.type, ())
+    return replace(one, absent=draw(st.sampled_from((*values, MISSING))))
+
+
+@st.composite
 def an_edit(draw: Any, schema: Schema) -> Schema:
     """The schema after one edit, of a field or of the whole."""
-    verb = draw(st.sampled_from(("drop", "remove", "rename", "replace", "add", "whole")))
+    verbs = ("drop", "remove", "rename", "replace", "add", "whole", "tweak", "tweak", "tweak")
+    verb = draw(st.sampled_from(verbs))
     fields = list(schema.fields)
     at = draw(st.integers(1, len(fields) - 1))  # every tensor has some part: qdata stays
     one = fields[at]
@@ -107,6 +119,8 @@ def an_edit(draw: Any, schema: Schema) -> Schema:
         fields[at] = replace(one, name=fresh, renamed_from=older)
     elif verb == "replace":
         fields[at] = draw(a_field(one.name))
+    elif verb == "tweak" and not one.removed:
+        fields[at] = draw(a_tweak(one))
     elif verb == "add":
         fields.append(draw(a_field(fresh)))
     else:
