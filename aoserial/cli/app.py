@@ -100,8 +100,17 @@ cli.add_command(schema)
 @cli.command("inspect")
 @click.argument("path")
 @click.option("--json", "as_json", is_flag=True, help="Print for machines.")
-def inspect_command(path: str, as_json: bool) -> int:
+@click.option("--kernels", is_flag=True, help="Show what each weight would run on, and why.")
+@click.option(
+    "--device", default="cpu", help="With --kernels: cpu or cuda of this machine, or as sm90."
+)
+@_assume_option
+def inspect_command(
+    path: str, as_json: bool, kernels: bool, device: str, assume: dict[str, str]
+) -> int:
     """Shows what a checkpoint holds, from its header alone."""
+    if kernels:
+        return _show_kernels(path, device, assume, as_json=as_json)
     summary = inspect(path)
     if as_json:
         data = dataclasses.asdict(summary)
@@ -111,6 +120,22 @@ def inspect_command(path: str, as_json: bool) -> int:
     else:
         render.summary(summary)
     return FINDINGS if any(row.problem for row in summary.types) else CLEAN
+
+
+def _show_kernels(path: str, device: str, assume: dict[str, str], *, as_json: bool) -> int:
+    from aoserial.checkpoint.explaining import explain_kernels  # imports torch
+
+    try:
+        rows = explain_kernels(path, device=device, assume=assume)
+    except ValueError as error:
+        if isinstance(error, AoserialError):
+            raise
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
+    else:
+        render.kernels(rows)
+    return CLEAN
 
 
 @cli.command("migrate")

@@ -17,6 +17,7 @@ from aoserial.errors import escape
 
 if TYPE_CHECKING:
     from aoserial.checkpoint.converting import Conversion
+    from aoserial.checkpoint.explaining import KernelRow
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
@@ -87,6 +88,20 @@ def summary(found: Summary) -> None:
             say(f"{row.era}: {row.type}@{row.version} {'; '.join(row.era.evidence)}")
         if row.problem:
             say(f"{row.type}@{row.version}: {row.problem}")
+
+
+def kernels(rows: Sequence[KernelRow]) -> None:
+    for row in rows:
+        first, *others = row.names
+        more = f" and {len(others)} more" if others else ""
+        runs_on = row.backend or "no kernel"
+        say(f"{first}{more}: {row.type} {list(row.shape)} runs on {runs_on}", bold=True)
+        for backend, refusal in row.answers.items():
+            say(f"  {backend}: {refusal or 'takes it'}")
+        if not row.answers:
+            say("  the type shows no weight to kernels; F.linear dequantizes it")
+    if not rows:
+        say("no quantized weights")
 
 
 def plan(found: MigrationPlan) -> None:
