@@ -35,9 +35,10 @@ from aoserial.kernels.arithmetic import (
     quantize_nvfp4,
     scale_flat,
     sparsify,
+    untile,
 )
 from aoserial.kernels.backend import Backend, Packed
-from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.device import DEVICES, DeviceInfo
 from aoserial.kernels.operators import PREPARED
 from aoserial.kernels.packed_weight import PackedWeight
 from aoserial.kernels.prepared import Prepared, note_write
@@ -48,6 +49,7 @@ from aoserial.kernels.spec import ActivationSpec, HasWeight, Spec, Weight
 
 __all__ = [
     "BACKENDS",
+    "DEVICES",
     "ELEMENTS",
     "NF4_ZERO",
     "NVFP4_BLOCK",
@@ -102,4 +104,5 @@ __all__ = [
     "restore",
     "scale_flat",
     "sparsify",
+    "untile",
 ]

@@ -12,6 +12,7 @@ from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.spec import Spec, Weight
+from aoserial.kernels.torch_cuda import TorchCuda
 
 ENTRY_POINTS = "aoserial.kernels"  # each gives a backend, or a class or function that makes one
 
@@ -116,4 +117,4 @@ def _answer(backend: Backend, spec: Spec, device: DeviceInfo) -> str | None:
     return backend.supports(spec, device)
 
 
-BACKENDS = Backends(plugins=True)
+BACKENDS = Backends([TorchCuda(), Reference()], plugins=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from aoserial.kernels.arithmetic import ELEMENTS, FLOAT8_DTYPES
-from aoserial.kernels.spec import ActivationSpec
+from aoserial.kernels.spec import ActivationSpec, Spec
 from aoserial.storage.dtypes import dtype_name
 
 _FLOAT8_NAMES = {dtype_name(dtype) for dtype in FLOAT8_DTYPES}
@@ -74,3 +74,29 @@ def refusal(spec: ActivationSpec, parts: tuple[str, ...]) -> str | None:
         "codes from -127 are not half of the code range": (spec.narrow_range and spec.reduce_range),
     }
     return next((sentence for sentence, holds in refused.items() if holds), None)
+
+
+def extent(spec: ActivationSpec) -> str | None:
+    """Which elements of an activation [..., K] share a scale: `tensor`, `row`, or `1x128` and such.
+
+    None for what is none of these, as scales along another dimension than the last.
+    """
+    match spec.granularity:
+        case "tensor":
+            return "tensor"
+        case "row" | "token":
+            return "row" if spec.dim in (None, -1) else None
+        case "group":
+            return f"1x{spec.group_size}"
+        case "block":
+            *outer, columns = spec.block_size or (0,)
+            return f"1x{columns}" if all(size == 1 for size in outer) else None
+    return None
+
+
+def weight_extent(spec: Spec) -> str:
+    """Which elements of a weight [..., N, K] share a scale: `tensor`, `row`, `128x128`, `1x32` …"""
+    (rows, columns), (block_rows, block_columns) = spec.shape[-2:], spec.block_size[-2:]
+    if block_columns < columns or 1 < block_rows < rows:
+        return f"{block_rows}x{block_columns}"
+    return "row" if block_rows < rows else "tensor"

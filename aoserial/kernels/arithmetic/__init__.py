@@ -54,6 +54,7 @@ from aoserial.kernels.arithmetic.nvfp4 import (
     through_nvfp4,
 )
 from aoserial.kernels.arithmetic.states import dynamic_map, quantize_by_table, quantize_flat_fp8
+from aoserial.kernels.arithmetic.tiles import tile, untile
 
 __all__ = [
     "ELEMENTS",
@@ -106,5 +107,7 @@ __all__ = [
     "tensor_scale",
     "through_mx",
     "through_nvfp4",
+    "tile",
     "unpack_nibbles",
+    "untile",
 ]

@@ -145,7 +145,9 @@ def untiled(packed: Part, shape: Shape) -> Part:
         raise FieldError(f"{row_tiles} x {column_tiles} tiles hold less than the shape says")
 
     def codes_of(tiles: torch.Tensor) -> torch.Tensor:
-        return _untile(tiles)[..., :rows, : columns // 2].contiguous()
+        from aoserial.kernels import untile  # torch-free module
+
+        return untile(tiles)[..., :rows, : columns // 2].contiguous()
 
     return compute(
         codes_of,
@@ -176,21 +178,6 @@ def split_scale_and_zero(both: Part, shape: Shape) -> tuple[Part, Part]:
         return compute(take, both, dtype=both.dtype, shape=shape)
 
     return column(0), column(1)
-
-
-def _untile(tiles: torch.Tensor) -> torch.Tensor:
-    """Bytes of codes [..., N, K/2], even k in the low nibble, of tiles as `untiled` has them.
-
-    Lane t of a tile holds row t // 4. Its int32 number j stands for 16 bytes of the row, of which
-    it has bytes t % 4 + 4 i for i from 0 to 3: nibbles 0 to 3 are their even k, 4 to 7 their odd.
-    """
-    import torch  # torch-free module
-
-    *lead, row_tiles, column_tiles, _, inner = tiles.shape
-    lanes = tiles.reshape(-1, row_tiles, column_tiles, 8, 4, inner)
-    of_byte = [(lanes >> 4 * i & 15) | (lanes >> 16 + 4 * i & 15) << 4 for i in range(4)]
-    whole = torch.stack(of_byte, dim=-1).to(torch.uint8)  # [., NT, KT, row, t % 4, j, i]
-    return whole.permute(0, 1, 3, 2, 5, 6, 4).reshape(*lead, row_tiles * 8, -1)
 
 
 def _matrix(record: Record) -> tuple[int, int]:
