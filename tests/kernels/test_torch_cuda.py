@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from support.weights import (
+from support.kernel_weights import (
     BLOCK_ACTIVATION,
     float8_activation,
     int8_activation,
