@@ -25,7 +25,7 @@ from aoserial.kernels.arithmetic import (
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.settings import format_of, leaves_alone, refusal
-from aoserial.kernels.spec import ActivationSpec, Spec, Weight
+from aoserial.kernels.spec import Spec, Weight
 from aoserial.storage.dtypes import torch_dtype
 
 # the types of which torchao's own CPU code dequantizes the weight and calls F.linear with the bias
@@ -65,22 +65,16 @@ class Reference(Backend):
     ) -> torch.Tensor:
         """`F.linear(x, weight, bias)`: x [..., K], bias [N], result [..., N] in the dtype of x."""
         weight = Weight(spec=packed.spec, parts=packed.parts)
-        spec, parts = weight.spec, weight.parts
-        dtype = x.dtype
-        x = prescaled(x, spec, parts)
-        if spec.activation is not None and not leaves_alone(spec.activation, x):
-            if spec.kind == "intx" and _is_dynamic_int8(spec.activation):
-                x = fake_quantize_narrow(x.to(dtype), spec.activation)
-                return _plain_linear(x, dequantize(weight), bias)
-            scale = parts.get("act_scale", parts.get("act_per_tensor_scale"))
-            x = fake_quantize(x, spec.activation, scale, parts.get("act_zero_point"))
+        spec, dtype = weight.spec, x.dtype
+        x, quantized = activated(x, weight)
+        if quantized and not _is_narrow(spec):
             return _plain_linear(x, dequantize(weight, torch.float32), bias).to(dtype)
         if spec.kind in _PLAIN_LINEAR:
-            return _plain_linear(x.to(dtype), dequantize(weight), bias)
+            return _plain_linear(x, dequantize(weight), bias)
         if spec.kind == "int8" and spec.block_size[-1] >= spec.shape[-1]:
-            y = F.linear(x.to(dtype), _codes(weight, dtype)) * _row_scale(weight).to(dtype)
+            y = F.linear(x, _codes(weight, dtype)) * _row_scale(weight).to(dtype)
         else:
-            y = F.linear(x.to(dtype), dequantize(weight).to(dtype))
+            y = F.linear(x, dequantize(weight).to(dtype))
         return y if bias is None else (y + bias).to(dtype)
 
 
@@ -90,8 +84,28 @@ def dequantize(weight: Weight, dtype: torch.dtype | None = None) -> torch.Tensor
     return _DEQUANTIZE[weight.spec.kind](weight, dtype)
 
 
-def _is_dynamic_int8(activation: ActivationSpec) -> bool:
-    return format_of(activation) == "int8" and not activation.static
+def activated(x: torch.Tensor, weight: Weight) -> tuple[torch.Tensor, bool]:
+    """The activation as it meets the weight: scaled, quantized and dequantized as the weight says.
+
+    Returns:
+        The same shape, in the dtype of `x`, or in float32 where it has been quantized, but for an
+        intx weight's dynamic int8; and whether it has been quantized.
+    """
+    dtype, activation, parts = x.dtype, weight.spec.activation, weight.parts
+    x = prescaled(x, weight.spec, parts)
+    if activation is None or leaves_alone(activation, x):
+        return x.to(dtype), False
+    if _is_narrow(weight.spec):
+        return fake_quantize_narrow(x.to(dtype), activation), True
+    scale = parts.get("act_scale", parts.get("act_per_tensor_scale"))
+    return fake_quantize(x, activation, scale, parts.get("act_zero_point")), True
+
+
+def _is_narrow(spec: Spec) -> bool:
+    """Whether everything is computed in the dtype of the activation."""
+    if spec.kind != "intx" or spec.activation is None:
+        return False
+    return format_of(spec.activation) == "int8" and not spec.activation.static
 
 
 def _plain_linear(

@@ -9,6 +9,7 @@ from importlib import metadata
 
 from aoserial.errors import PackingError, UnsupportedOperationError
 from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.cpu import Cpu
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.spec import Spec, Weight
@@ -117,4 +118,4 @@ def _answer(backend: Backend, spec: Spec, device: DeviceInfo) -> str | None:
     return backend.supports(spec, device)
 
 
-BACKENDS = Backends([TorchCuda(), Reference()], plugins=True)
+BACKENDS = Backends([TorchCuda(), Cpu(), Reference()], plugins=True)

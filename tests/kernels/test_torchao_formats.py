@@ -16,8 +16,10 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 from support.cases import safetensors_cases
+from support.products import check
 from support.tensors import same_bytes
 
+from aoserial.kernels import linear
 from aoserial.tensors import (
     Activation,
     ActivationKind,
@@ -201,5 +203,13 @@ def test_outputs_are_the_writers(case: Case) -> None:
     if "embedding" in case.folder.name:
         found = F.embedding(expected["input"], weight)
     else:
-        found = F.linear(expected["input"], weight, expected["inner"].get("0.bias"))
+        bias = expected["inner"].get("0.bias")
+        found = linear(expected["input"], weight.kernel_weight(), bias, backend="reference")
     assert same_bytes(found, expected["output"])
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if len(each.shape) == 2], ids=str)
+def test_the_cpu_backend_multiplies_them_within_its_bound(case: Case) -> None:
+    weight = BUILD[case.cls](case).kernel_weight()
+    x = torch.randn(3, case.shape[-1], dtype=torch.bfloat16)
+    check(linear(x, weight, backend="cpu"), x, weight, None)

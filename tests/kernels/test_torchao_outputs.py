@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors import safe_open
 from support.cases import safetensors_cases
+from support.products import check
 from support.tensors import same_bytes
 
 from aoserial.kernels import ActivationSpec, Spec, Weight, dequantize, linear
@@ -21,6 +22,7 @@ GRANULARITIES = {
     "PerTensor": "tensor",
     "PerRow": "row",
     "PerToken": "token",
+    "PerAxis": "axis",
     "PerBlock": "block",
     "PerGroup": "group",
 }
@@ -44,6 +46,10 @@ class Case:
         return f"{self.folder.parent.name}-{self.folder.name}-{self.name}"
 
     @property
+    def is_matrix(self) -> bool:
+        return len(self.weight.spec.shape) == 2
+
+    @property
     def expected(self) -> dict[str, Any]:
         return torch.load(self.folder / "expected.pt", weights_only=True)
 
@@ -53,14 +59,16 @@ def activation(data: dict[str, Any] | None, static: bool) -> ActivationSpec | No
         return None
     fields = data["_data"]
     granularity = fields["granularity"]
-    block = granularity["_data"].get("block_size")
+    sizes = granularity["_data"]
+    block = sizes.get("block_size")
     dtype = fields.get("float8_dtype", {"_data": "int8"})["_data"]
     mapping = fields.get("mapping_type", {"_data": "SYMMETRIC"})["_data"]
     return ActivationSpec(
         static=static,
         dtype=dtype,
         granularity=GRANULARITIES[granularity["_type"]],
-        dim=granularity["_data"].get("dim"),
+        dim=sizes.get("dim", sizes.get("axis")),
+        group_size=sizes.get("group_size"),
         block_size=None if block is None else tuple(block),
         mapping=mapping.lower(),
         reduce_range=fields.get("reduce_range", False),
@@ -134,7 +142,13 @@ def test_outputs_are_the_writers(case: Case) -> None:
     if "output" not in expected or case.folder.name == "mixed_model":
         pytest.skip("the writer could not run the layer on a CPU, or ran several")
     output = expected["output"]
-    found = linear(expected["input"], case.weight, case.bias)
+    found = linear(expected["input"], case.weight, case.bias, backend="reference")
     assert found.dtype == output.dtype
     distance = ((found.float() - output.float()).norm() / output.float().norm()).item()
     assert distance <= bound(case), f"{distance:.2e}"
+
+
+@pytest.mark.parametrize("case", [each for each in CASES if each.is_matrix], ids=str)
+def test_the_cpu_backend_multiplies_them_within_its_bound(case: Case) -> None:
+    x = torch.randn(3, case.weight.spec.shape[1], dtype=torch.bfloat16)
+    check(linear(x, case.weight, case.bias, backend="cpu"), x, case.weight, case.bias)

@@ -17,8 +17,7 @@ from aoserial.errors import (
     QuantizationError,
     UnsupportedOperationError,
 )
-from aoserial.kernels import ELEMENTS, Reference, dequantize
-from aoserial.kernels.spec import DeviceInfo
+from aoserial.kernels import ELEMENTS, DeviceInfo, Reference, dequantize, linear
 from aoserial.tensors import (
     Int4Tensor,
     IntxTensor,
@@ -172,7 +171,7 @@ def test_an_activation_may_have_such_a_dtype() -> None:
 
 
 @pytest.mark.parametrize("bias", [None, torch.randn(N, dtype=torch.bfloat16)], ids=["", "bias"])
-def test_a_weight_only_layer_is_dequantize_then_linear(bias: torch.Tensor | None) -> None:
+def test_the_reference_layer_is_dequantize_then_linear(bias: torch.Tensor | None) -> None:
     """MX, NVFP4 and intx with the bias inside the product, as torchao has it; int4 behind it."""
     w, x = torch.randn(N, K, dtype=torch.bfloat16), torch.randn(3, K, dtype=torch.bfloat16)
     for weight in (
@@ -181,10 +180,12 @@ def test_a_weight_only_layer_is_dequantize_then_linear(bias: torch.Tensor | None
         NVFP4Tensor.from_float(w, per_tensor_scale="auto"),
     ):
         expected = F.linear(x, weight.dequantize(), bias)
-        assert same_bytes(F.linear(x, weight, bias), expected)
+        found = linear(x, weight.kernel_weight(), bias, backend="reference")
+        assert same_bytes(found, expected)
     weight = Int4Tensor.from_float(w)
     product = F.linear(x, weight.dequantize())
-    assert same_bytes(F.linear(x, weight, bias), product if bias is None else product + bias)
+    found = linear(x, weight.kernel_weight(), bias, backend="reference")
+    assert same_bytes(found, product if bias is None else product + bias)
 
 
 def test_what_the_reference_does_not_honour_it_says() -> None:

@@ -53,11 +53,23 @@ def dequantize_nvfp4(
         FieldError: per_tensor_scale does not fit the scales.
     """
     values = decode(unpack_nibbles(qdata), FP4)
+    total = nvfp4_scale(scale, per_tensor_scale, scale_op=scale_op, scale_dtype=scale_dtype)
+    return times(values, total, block_size).to(dtype)
+
+
+def nvfp4_scale(
+    scale: torch.Tensor,
+    per_tensor_scale: torch.Tensor | None = None,
+    *,
+    scale_op: str,
+    scale_dtype: torch.dtype,
+) -> torch.Tensor:
+    """The scale of each block with that of the tensor, in float32; see `dequantize_nvfp4`."""
     total = scale.to(scale_dtype)
     if per_tensor_scale is not None:
         whole = _of_rank(per_tensor_scale, scale).to(scale_dtype)
         total = whole * total if scale_op == "multiply" else total / whole
-    return times(values, total.to(torch.float32), block_size).to(dtype)
+    return total.to(torch.float32)
 
 
 @by_slabs

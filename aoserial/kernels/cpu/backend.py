@@ -1,0 +1,90 @@
+"""The backend: which kernel and which decoder a weight is packed for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.cpu import stream
+from aoserial.kernels.cpu.decoder import Decoder
+from aoserial.kernels.cpu.int4pack import Int4Pack
+from aoserial.kernels.cpu.int8pack import Int8Pack
+from aoserial.kernels.cpu.kernel import Kernel, Stream, rows
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.reference import Reference
+from aoserial.kernels.spec import Spec, Weight
+
+# The first that takes a weight gets what activations suit it; the last takes none.
+KERNELS: dict[str, Kernel] = {
+    "int4pack": Int4Pack(),
+    "int8pack": Int8Pack(),
+    "stream": Stream(),
+}
+
+
+class Layout(NamedTuple):
+    """What multiplies by a weight: a kernel, and a decoder for what it leaves to the stream."""
+
+    kernel: Kernel
+    decoder: Decoder
+
+
+LAYOUTS = {
+    f"{kernel}, {decoder}": Layout(KERNELS[kernel], stream.DECODERS[decoder])
+    for kernel in KERNELS
+    for decoder in stream.DECODERS
+}
+
+
+class Cpu(Backend):
+    """Takes what `reference` takes, on a CPU.
+
+    A packed weight has the weight's parts, in the same memory, and what its layout adds to them.
+    """
+
+    name = "cpu"
+    devices = frozenset({"cpu"})
+
+    def supports(self, spec: Spec, device: DeviceInfo) -> str | None:
+        """None, or what `reference` says of the weight."""
+        return Reference().supports(spec, device)
+
+    def pack(self, weight: Weight, device: DeviceInfo) -> Packed:
+        """The weight with what the first kernel and the first decoder that take it need beside."""
+        parts = {name: part.detach() for name, part in weight.parts.items()}
+        weight = Weight(spec=weight.spec, parts=parts)
+        kernel, for_kernel = next(
+            (name, added)
+            for name, kernel in KERNELS.items()
+            if (added := kernel.pack(weight, device)) is not None
+        )
+        decoder, for_decoder = next(
+            (name, added)
+            for name, decoder in stream.DECODERS.items()
+            if (added := decoder.pack(weight)) is not None
+        )
+        return Packed(
+            spec=weight.spec,
+            parts={**parts, **for_kernel, **for_decoder},
+            layout=f"{kernel}, {decoder}",
+        )
+
+    def unpack(self, packed: Packed) -> Weight:
+        """The weight's own parts, which have been kept."""
+        spec = packed.spec
+        return Weight(spec=spec, parts={name: packed.parts[name] for name in spec.parts})
+
+    def linear(
+        self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """`F.linear(x, weight, bias)`, rounded once to the dtype of `x` after the bias is added."""
+        weight = Weight(spec=packed.spec, parts=packed.parts)
+        kernel, decoder = LAYOUTS[packed.layout]
+        y = kernel.linear(x, weight)
+        if y is None:
+            y = stream.linear(rows(x, weight), decoder, packed.spec, packed.parts)
+        if bias is not None:
+            y = y + bias
+        return y.to(x.dtype).view(*x.shape[:-1], packed.spec.shape[0])

@@ -1,0 +1,102 @@
+"""int4 in groups by torch's `_weight_int4pack_mm_for_cpu`: w = (q - 8) s + z."""
+
+from __future__ import annotations
+
+import torch
+
+from aoserial.kernels.arithmetic import unpack_nibbles
+from aoserial.kernels.cpu.decoder import Parts
+from aoserial.kernels.cpu.kernel import Kernel, rows
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.spec import Spec, Weight
+
+aten = torch.ops.aten
+
+_GROUPS = (32, 64, 128, 256)  # that it has code for
+_ROWS = 16  # of which the number of outputs must be a multiple
+# In float32 it has no vector code for AVX2, and takes 40 s for what the stream does in one third.
+_DTYPES = (torch.bfloat16, torch.float16)
+_MANY = 32  # rows of an activation above which decoding once for all of them is faster
+_MIDDLE = 8
+
+
+class Int4Pack(Kernel):
+    """Few rows of an activation whose dtype is that of the scales.
+
+    Scales enter the kernel in the dtype of the activation: in another they would be rounded. So
+    would zero points but those of the domain `float` in the same dtype; those of others are a
+    second product, in float32, with the sums of the activation over each group:
+
+        int     (q - z) s = (q - 8) s + (8 - z) s
+        offset  q s + z   = (q - 8) s + (8 s + z)
+
+    Where that sum is not finite, the stream takes over: infinities could cancel to NaN.
+    """
+
+    def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        spec, scale = weight.spec, weight.parts["scale"]
+        if "avx2" not in device.features or not _fits(spec) or scale.dtype not in _DTYPES:
+            return None
+        codes = unpack_nibbles(weight.parts["qdata"])
+        added: dict[str, torch.Tensor] = {}
+        if "group_index" in weight.parts:
+            order = _order(weight.parts["group_index"], spec)
+            if order is None:
+                return None
+            codes, added["order"] = codes[:, order], order
+        zero, shift = _zero(weight)
+        if shift is not None:
+            added["shift"] = shift
+        pairs = torch.stack([scale.t(), zero.t()], dim=-1)
+        added["scales_and_zeros"] = pairs.contiguous()
+        added["int4"] = aten._convert_weight_to_int4pack_for_cpu(codes.to(torch.int32), 1)
+        return added
+
+    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
+        parts, columns = weight.parts, x.shape[-1]
+        few = x.numel() <= _MANY * columns
+        if not few or x.dtype != parts["scale"].dtype or weight.spec.activation is not None:
+            return None
+        x = rows(x, weight)
+        if "order" in parts:
+            x = x.index_select(1, parts["order"])
+        size = weight.spec.block_size[-1]
+        y: torch.Tensor = aten._weight_int4pack_mm_for_cpu(
+            x, parts["int4"], size, parts["scales_and_zeros"]
+        )
+        if "shift" not in parts:
+            return y
+        sums = x.view(len(x), columns // size, size).sum(dim=-1, dtype=torch.float32)
+        if not sums.isfinite().all():
+            return None
+        return torch.addmm(y.to(torch.float32), sums, parts["shift"].t())
+
+
+def _fits(spec: Spec) -> bool:
+    n, k = spec.shape
+    block, size = spec.block_size
+    return spec.kind == "int4" and (
+        block == 1 and size in _GROUPS and n > 0 and n % _ROWS == 0 and k > 0 and k % size == 0
+    )
+
+
+def _order(group_index: torch.Tensor, spec: Spec) -> torch.Tensor | None:
+    """The columns, those of the first group first; None where groups are not of one size."""
+    size = spec.block_size[-1]
+    counts = torch.bincount(group_index, minlength=spec.shape[1] // size)
+    return group_index.argsort(stable=True) if bool((counts == size).all()) else None
+
+
+def _zero(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """What the kernel adds, [N, K/G] in the dtype of the scale; and what the sums are times."""
+    scale, zero = weight.parts["scale"], weight.parts.get("zero_point")
+    nothing, domain = torch.zeros_like(scale), weight.spec.zero_domain
+    if domain == "none":
+        return nothing, None
+    if zero is None:  # that is, one of zeros
+        zero = nothing
+    if domain == "float" and zero.dtype == scale.dtype:
+        return zero, None
+    wide, value = scale.to(torch.float32), zero.to(torch.float32)
+    shift = {"int": (_MIDDLE - value) * wide, "float": value, "offset": _MIDDLE * wide + value}
+    return nothing, shift[domain]

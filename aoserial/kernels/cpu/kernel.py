@@ -1,0 +1,47 @@
+"""A kernel of torch that multiplies by packed codes, where an activation suits it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+
+from aoserial.kernels.cpu.decoder import Parts
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.reference import activated
+from aoserial.kernels.spec import Weight
+
+
+class Kernel(ABC):
+    """What it does not take, the stream does."""
+
+    @abstractmethod
+    def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        """What it needs beside the weight's parts; None where it does not take the weight."""
+
+    @abstractmethod
+    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
+        """The product [M, N] in any floating dtype; None where it does not take such an `x`.
+
+        Args:
+            x: [..., K], as the layer got it.
+            weight: its parts have those that `pack` gave.
+        """
+
+
+class Stream(Kernel):
+    """No kernel: the stream does everything."""
+
+    def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        del weight, device
+        return {}
+
+    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
+        del x, weight
+        return None
+
+
+def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
+    """The activation as it meets the weight, [M, K], contiguous; see `reference.activated`."""
+    met, _ = activated(x, weight)
+    return met.reshape(x.numel() // max(1, x.shape[-1]), x.shape[-1]).contiguous()

@@ -1,0 +1,71 @@
+"""The cpu backend, against exact products."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from support.products import MAKERS, check
+from support.tensors import same_bytes
+
+from aoserial.kernels import DeviceInfo, Weight
+from aoserial.kernels.cpu import Cpu, stream
+
+CPU = DeviceInfo.of(torch.device("cpu"))
+N, K = 48, 64
+DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+
+
+def made(name: str, n: int = N, k: int = K) -> Weight:
+    torch.manual_seed(0)
+    return MAKERS[name](torch.randn(n, k, dtype=torch.bfloat16))
+
+
+def product(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None = None) -> torch.Tensor:
+    backend = Cpu()
+    return backend.linear(x, backend.pack(weight, CPU), bias)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_products_are_within_the_bound(name: str) -> None:
+    weight, bias = made(name), torch.randn(N)
+    packed = Cpu().pack(weight, CPU)
+    for rows in (0, 1, 3, 33, 256):
+        for dtype in DTYPES:
+            x = torch.randn(rows, K, dtype=dtype)
+            check(Cpu().linear(x, packed), x, weight, None)
+            check(Cpu().linear(x, packed, bias), x, weight, bias)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_odd_shapes_are_within_the_bound(name: str) -> None:
+    for n, k in ((1, 2), (5, 38), (17, 96), (33, 160)):
+        weight = made(name, n, k)
+        for dtype in (torch.bfloat16, torch.float32):
+            x = torch.randn(3, k, dtype=dtype)
+            check(product(x, weight), x, weight, None)
+
+
+@pytest.mark.parametrize("name", ["float8 row", "int8 row", "int4 int 32", "nvfp4"])
+def test_activations_of_any_rank_and_strides(name: str) -> None:
+    weight = made(name)
+    many = torch.randn(2, K, 5, dtype=torch.bfloat16).transpose(1, 2)
+    for x in (many, many[0, 0], many[:, 1:4], many[:0]):
+        check(product(x, weight), x, weight, None)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_unpacked_has_the_bytes_of_what_was_packed(name: str) -> None:
+    weight = made(name)
+    found = Cpu().unpack(Cpu().pack(weight, CPU))
+    assert found.spec == weight.spec
+    assert list(found.parts) == list(weight.parts)
+    assert all(same_bytes(found.parts[part], weight.parts[part]) for part in weight.parts)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_bfloat16_products_where_the_processor_has_them(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "multiplies_bfloat16", lambda: True)
+    weight, x = made(name), torch.randn(33, K, dtype=torch.bfloat16)
+    check(product(x, weight), x, weight, None)
