@@ -1,6 +1,6 @@
 """Multiplying by quantized weights: backends over plain specs and parts."""
 
-from aoserial.kernels.api import asks_for_operator, check_activation, explain, linear, prepared
+from aoserial.kernels.api import check_activation, explain, is_traced, linear, prepared
 from aoserial.kernels.arithmetic import (
     ELEMENTS,
     NF4_ZERO,
@@ -39,6 +39,7 @@ from aoserial.kernels.arithmetic import (
 )
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DEVICES, DeviceInfo
+from aoserial.kernels.gradient import with_gradient
 from aoserial.kernels.operators import PREPARED
 from aoserial.kernels.packed_weight import PackedWeight
 from aoserial.kernels.prepared import Prepared, note_write
@@ -65,7 +66,6 @@ __all__ = [
     "Reference",
     "Spec",
     "Weight",
-    "asks_for_operator",
     "check_activation",
     "check_tensor_scale",
     "densify",
@@ -84,6 +84,7 @@ __all__ = [
     "dynamic_map",
     "element_of",
     "explain",
+    "is_traced",
     "linear",
     "look_up",
     "look_up_pairs",
@@ -105,4 +106,5 @@ __all__ = [
     "scale_flat",
     "sparsify",
     "untile",
+    "with_gradient",
 ]

@@ -6,6 +6,7 @@ import torch
 
 from aoserial.errors import ActivationError
 from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.gradient import with_gradient
 from aoserial.kernels.operators import PREPARED, linear_operator
 from aoserial.kernels.prepared import Prepared, prepare_weight
 from aoserial.kernels.registry import BACKENDS, Backends
@@ -39,26 +40,24 @@ def linear(
     """
     check_activation(x, weight.spec, bias, device=weight.parts["qdata"].device)
     if backend is not None or backends is not None:
-        return prepare_weight(weight, backends or BACKENDS, backend=backend).linear(x, bias)
-    parts = [weight.parts[name] for name in weight.spec.parts]
-    if asks_for_operator(x, bias, *parts):
-        y: torch.Tensor = linear_operator(x, parts, spec_text(weight.spec), bias)
-        return y
-    return prepared(weight).linear(x, bias)
+        ready = prepare_weight(weight, backends or BACKENDS, backend=backend)
+    else:
+        parts = [weight.parts[name] for name in weight.spec.parts]
+        if is_traced(x, *parts):
+            y: torch.Tensor = linear_operator(x, parts, spec_text(weight.spec), bias)
+            return y
+        ready = prepared(weight)
+    return with_gradient(ready.linear, lambda: weight, x, bias)
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def asks_for_operator(
-    x: torch.Tensor, bias: torch.Tensor | None = None, *parts: torch.Tensor
-) -> bool:
-    """Whether a layer is to be seen by torch as one operator: traced, or with a gradient."""
-    if torch.compiler.is_compiling() or type(x) not in _PLAIN:
+def is_traced(x: torch.Tensor, *parts: torch.Tensor) -> bool:
+    """Whether a layer is to be seen as one operator: by a compiler, or a mode's own tensors."""
+    if torch.compiler.is_compiling():
         return True
-    if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
-        return True
-    return any(type(part) not in _PLAIN for part in parts)
+    return type(x) not in _PLAIN or any(type(part) not in _PLAIN for part in parts)
 
 
 def prepared(weight: Weight) -> Prepared:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
 from aoserial.errors import PackingError, UnsupportedOperationError
-from aoserial.kernels.api import asks_for_operator, check_activation
+from aoserial.kernels.api import check_activation, is_traced
 from aoserial.kernels.backend import Backend, Packed
-from aoserial.kernels.operators import keep_for_gradient, layer_gradient
+from aoserial.kernels.gradient import with_gradient
+from aoserial.kernels.operators import keep_for_gradient, operator_gradient
 from aoserial.kernels.registry import BACKENDS
 from aoserial.kernels.spec import Weight
 from aoserial.kernels.text import packed_of, packed_text
@@ -206,18 +208,13 @@ def _shape(
     return x.new_empty((*x.shape[:-1], packed_of(weight).spec.shape[-2]))
 
 
-def _gradient(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-    parts = list(ctx.saved_tensors)
-    told = packed_of(ctx.weight)
-
-    def unpacked() -> Weight:
-        return _backend(told.backend).unpack(_packed(parts, ctx.weight))
-
-    of_x, of_bias = layer_gradient(ctx, grad, unpacked, told.spec)
-    return of_x, [None] * len(parts), None, of_bias
+def _unpacked(parts: list[torch.Tensor], text: str) -> Weight:
+    return _backend(packed_of(text).backend).unpack(_packed(parts, text))
 
 
-packed_linear.register_autograd(_gradient, setup_context=keep_for_gradient)
+packed_linear.register_autograd(
+    lambda ctx, grad: operator_gradient(ctx, grad, _unpacked), setup_context=keep_for_gradient
+)
 
 
 def _linear(
@@ -230,10 +227,19 @@ def _linear(
     packed = weight.packed
     check_activation(input, packed.spec, bias, device=weight.device)
     parts = list(packed.parts.values())
-    if asks_for_operator(input, bias, *parts):
+    if is_traced(input, *parts):
         y: torch.Tensor = packed_linear(input, parts, weight.text, bias)
         return y
-    return _backend(weight.backend).linear(input, packed, bias)
+    backend = _backend(weight.backend)
+    return with_gradient(
+        partial(_run, backend, packed), lambda: backend.unpack(packed), input, bias
+    )
+
+
+def _run(
+    backend: Backend, packed: Packed, x: torch.Tensor, bias: torch.Tensor | None
+) -> torch.Tensor:
+    return backend.linear(x, packed, bias)
 
 
 def _packed(parts: list[torch.Tensor], text: str) -> Packed:

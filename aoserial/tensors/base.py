@@ -19,10 +19,11 @@ from torch import nn
 from aoserial.errors import UnsupportedOperationError
 from aoserial.kernels import (
     Weight,
-    asks_for_operator,
     check_activation,
+    is_traced,
     linear,
     prepared,
+    with_gradient,
 )
 from aoserial.schema.shapes import Rule
 from aoserial.storage.dtypes import dtype_name
@@ -152,16 +153,16 @@ class VersionedTensor(Dispatching):
         Returns:
             [..., N], in the dtype of `x`.
         """
-        traced = asks_for_operator(x, bias)
-        if not traced and self._remembered is not None and self._remembered.holds_for(self):
-            prepared_weight = self._remembered.prepared
-            check_activation(x, prepared_weight.packed.spec, bias, device=self.device)
-            return prepared_weight.linear(x, bias)
+        traced = is_traced(x)
+        held = self._remembered
+        if not traced and held is not None and held.holds_for(self):
+            check_activation(x, held.weight.spec, bias, device=self.device)
+            return with_gradient(held.prepared.linear, lambda: held.weight, x, bias)
         weight = self.kernel_weight()
         if weight is None:
             return F.linear(x, self.dequantize().to(x.dtype), bias)
         y = linear(x, weight, bias)
-        if not traced and not asks_for_operator(x, None, *weight.parts.values()):
+        if not traced and not is_traced(x, *weight.parts.values()):
             self._remember(weight)
         return y
 
@@ -185,7 +186,7 @@ class VersionedTensor(Dispatching):
 
     def _remember(self, weight: Weight) -> None:
         parts = tuple(weight.parts[name] for name in weight.spec.parts)
-        self._remembered = Remembered(self._fields(), parts, prepared(weight))
+        self._remembered = Remembered(self._fields(), weight, parts, prepared(weight))
 
     # -- parts and metadata -----------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from aoserial.kernels import Prepared
+from aoserial.kernels import Prepared, Weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Remembered:
     """
 
     fields: Mapping[str, Any]
+    weight: Weight
     parts: tuple[torch.Tensor, ...]
     prepared: Prepared
 

@@ -125,7 +125,11 @@ def tensor_parallel(tensor: VersionedTensor, mesh: DeviceMesh) -> None:
         weight = DTensor.from_local(local, mesh, [Shard(dim)], run_check=False)
         by = same_x.redistribute(placements=[Shard(1)]) if dim == 1 else same_x
         found = cast(DTensor, F.linear(by, weight)).full_tensor()
-        torch.testing.assert_close(found, expected)
+        # of K products in another order, each within an eps of the sum of their magnitudes
+        size = F.linear(x.abs(), tensor.dequantize().abs())
+        bound = 2 * tensor.shape[1] * torch.finfo(expected.dtype).eps * size
+        if not bool(((found - expected).abs() <= bound).all()):
+            raise AssertionError(f"along {dim}, {found} is not {expected}, to {bound}")
 
 
 def checkpoint(tensor: VersionedTensor, folder: Path) -> None:
