@@ -128,8 +128,7 @@ def tensor_parallel(tensor: VersionedTensor, mesh: DeviceMesh) -> None:
         # of K products in another order, each within an eps of the sum of their magnitudes
         size = F.linear(x.abs(), tensor.dequantize().abs())
         bound = 2 * tensor.shape[1] * torch.finfo(expected.dtype).eps * size
-        if not bool(((found - expected).abs() <= bound).all()):
-            raise AssertionError(f"along {dim}, {found} is not {expected}, to {bound}")
+        expect(bool(((found - expected).abs() <= bound).all()), f"the same output, cut along {dim}")
 
 
 def checkpoint(tensor: VersionedTensor, folder: Path) -> None:
