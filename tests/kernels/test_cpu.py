@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 from support.products import MAKERS, check
@@ -13,6 +15,15 @@ from aoserial.kernels.cpu import Cpu, stream
 CPU = DeviceInfo.of(torch.device("cpu"))
 N, K = 48, 64
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small products are done before a second thread has come, least of all on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def made(name: str, n: int = N, k: int = K) -> Weight:

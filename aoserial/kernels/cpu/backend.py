@@ -11,6 +11,7 @@ from aoserial.kernels.cpu import stream
 from aoserial.kernels.cpu.decoder import Decoder
 from aoserial.kernels.cpu.int4pack import Int4Pack
 from aoserial.kernels.cpu.int8pack import Int8Pack
+from aoserial.kernels.cpu.int8products import Int8Products
 from aoserial.kernels.cpu.kernel import Kernel, Stream, rows
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
@@ -20,6 +21,7 @@ from aoserial.kernels.spec import Spec, Weight
 KERNELS: dict[str, Kernel] = {
     "int4pack": Int4Pack(),
     "int8pack": Int8Pack(),
+    "int8 products": Int8Products(),
     "stream": Stream(),
 }
 

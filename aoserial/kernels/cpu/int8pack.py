@@ -5,46 +5,57 @@ from __future__ import annotations
 import torch
 
 from aoserial.kernels.cpu.decoder import Parts
-from aoserial.kernels.cpu.kernel import Kernel, rows
+from aoserial.kernels.cpu.kernel import Kernel, is_symmetric, rows
 from aoserial.kernels.cpu.scales import same_along_k
 from aoserial.kernels.device import DeviceInfo
-from aoserial.kernels.spec import Weight
+from aoserial.kernels.spec import Spec, Weight
 
 aten = torch.ops.aten
 
 # What its vector code assumes and does not check: without it the process is killed.
 _COLUMNS = 16  # K is a multiple
 _WEIGHT_BYTES, _X_BYTES = 16, 32  # addresses are multiples
-_MANY = 16  # rows of an activation above which decoding once for all of them is faster
+MANY = 16  # rows of an activation above which decoding once for all of them is faster
 
 
 class Int8Pack(Kernel):
-    """Few rows of bfloat16, no zero points.
-
-    The kernel takes scales in bfloat16, which would round them: so it gets ones, and the product
-    is multiplied by the scales in float32.
-    """
+    """Few rows of bfloat16, no zero points; in other dtypes the kernel is slow."""
 
     def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
         del device
-        spec, codes = weight.spec, weight.parts["qdata"]
-        if spec.kind != "int8" or not same_along_k(spec) or "zero_point" in weight.parts:
+        spec = weight.spec
+        if spec.kind != "int8" or not same_along_k(spec) or spec.activation is not None:
             return None
-        if 0 in spec.shape or spec.shape[1] % _COLUMNS or spec.activation is not None:
-            return None
-        added = {"ones": torch.ones(spec.shape[0], dtype=torch.bfloat16)}
-        if codes.data_ptr() % _WEIGHT_BYTES or not codes.is_contiguous():
-            added["aligned"] = codes.clone(memory_format=torch.contiguous_format)
-        return added
+        return operands(weight) if can_multiply(spec) and is_symmetric(weight) else None
 
     def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
-        parts = weight.parts
-        few = x.numel() <= _MANY * x.shape[-1]
-        if not few or x.dtype != torch.bfloat16 or "row_scale" not in parts:
+        if x.dtype != torch.bfloat16 or x.numel() > MANY * x.shape[-1]:
             return None
-        x = rows(x, weight)
-        if x.data_ptr() % _X_BYTES:
-            x = x.clone()
-        codes = parts.get("aligned", parts["qdata"])
-        y: torch.Tensor = aten._weight_int8pack_mm(x, codes, parts["ones"])
-        return y * parts["row_scale"]
+        if "row_scale" not in weight.parts:
+            return None
+        return multiply(rows(x, weight), weight.parts) * weight.parts["row_scale"]
+
+
+def can_multiply(spec: Spec) -> bool:
+    return 0 not in spec.shape and spec.shape[1] % _COLUMNS == 0
+
+
+def operands(weight: Weight) -> dict[str, torch.Tensor]:
+    """What `multiply` needs beside the weight's parts."""
+    codes = weight.parts["qdata"]
+    added = {"ones": torch.ones(weight.spec.shape[0], dtype=torch.bfloat16)}
+    if codes.data_ptr() % _WEIGHT_BYTES or not codes.is_contiguous():
+        added["aligned_codes"] = codes.clone(memory_format=torch.contiguous_format)
+    return added
+
+
+def multiply(x: torch.Tensor, parts: Parts) -> torch.Tensor:
+    """x [M, K] in bfloat16 times the codes, [M, N], added up in float32 and rounded to bfloat16.
+
+    The kernel takes scales in bfloat16, which would round them; so it gets ones.
+    """
+    if x.data_ptr() % _X_BYTES:
+        x = x.clone()
+    codes = parts.get("aligned_codes", parts["qdata"])
+    y: torch.Tensor = aten._weight_int8pack_mm(x, codes, parts["ones"])
+    return y

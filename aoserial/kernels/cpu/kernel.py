@@ -45,3 +45,9 @@ def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     """The activation as it meets the weight, [M, K], contiguous; see `reference.activated`."""
     met, _ = activated(x, weight)
     return met.reshape(x.numel() // max(1, x.shape[-1]), x.shape[-1]).contiguous()
+
+
+def is_symmetric(weight: Weight) -> bool:
+    """Whether code 0 stands for 0 everywhere."""
+    zero_point = weight.parts.get("zero_point")
+    return zero_point is None or not bool(zero_point.any())

@@ -24,9 +24,9 @@ DECODERS: dict[str, Decoder] = {
     "integers": Integers(),
     "rows": Rows(),
 }
-# Of the float32 buffer. Every chunk is some parallel regions more, and where another program holds
-# a core each of them waits for it, so chunks are as large as the caches of common servers allow.
-_CHUNK_BYTES = 8 << 20
+# Of the float32 buffer, for each thread: what a core's own cache holds. Larger chunks go through
+# main memory; smaller ones are more parallel regions, each of which waits for all threads.
+_BYTES_A_THREAD, _LEAST_BYTES = 1 << 20, 2 << 20
 _FEW = 16  # rows of an activation, from which on a GEMM gains more by bfloat16 than a cast costs
 
 
@@ -48,7 +48,10 @@ def linear(x: torch.Tensor, decoder: Decoder, spec: Spec, parts: Parts) -> torch
         decoder.decode(spec, parts, start, stop, w)
         if narrow:
             w = SCRATCH.of(torch.bfloat16, *w.shape).copy_(w)
-        y[:, start:stop] = F.linear(x, w)
+        if len(x) == 1:
+            torch.mv(w, x[0], out=y[0, start:stop])  # half the time of F.linear
+        else:
+            y[:, start:stop] = F.linear(x, w)
     return y if row_scale is None else y.mul_(row_scale)
 
 
@@ -60,6 +63,7 @@ def multiplies_bfloat16() -> bool:
 def _chunks(spec: Spec) -> Iterator[tuple[int, int]]:
     """The rows of each chunk, from and before, in whole blocks."""
     (rows, columns), block = spec.shape, spec.block_size[0]
-    step = max(1, _CHUNK_BYTES // 4 // max(1, columns) // block) * block
+    chunk = max(_LEAST_BYTES, _BYTES_A_THREAD * torch.get_num_threads())
+    step = max(1, chunk // 4 // max(1, columns) // block) * block
     for start in range(0, rows, step):
         yield start, min(start + step, rows)
