@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench torchao-report matrix fuzz faults clean
+.PHONY: demo test lint bench torchao-report matrix fuzz faults kernels-aot clean
 
 demo: $(VENV)/.ready
 	$(BIN)/aoserial demo
@@ -44,6 +44,12 @@ fuzz: $(VENV)/.ready
 # Minutes. Interrupts every way of writing at every call; prints the table of docs/reliability.md.
 faults: $(VENV)/.ready
 	$(BIN)/python tests/faults/sweep.py | $(BIN)/python tests/faults/tabulate.py
+
+# Minutes, and 700 MB: Triton's kernels in its interpreter, and compiled for GPUs that are not here.
+kernels-aot: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check triton==3.7.1  # what torch 2.13 has
+	TRITON_INTERPRET=1 $(BIN)/python tests/gpu/run.py --device cpu --as sm90,sm80 --only triton --small
+	$(BIN)/python tests/gpu/compiled.py
 
 $(VENV)/.ready: pyproject.toml requirements-dev.txt
 	$(PYTHON) -m venv $(VENV)

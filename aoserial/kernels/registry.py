@@ -14,6 +14,7 @@ from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.spec import Spec, Weight
 from aoserial.kernels.torch_cuda import TorchCuda
+from aoserial.kernels.triton import Triton
 
 ENTRY_POINTS = "aoserial.kernels"  # each gives a backend, or a class or function that makes one
 
@@ -118,4 +119,4 @@ def _answer(backend: Backend, spec: Spec, device: DeviceInfo) -> str | None:
     return backend.supports(spec, device)
 
 
-BACKENDS = Backends([TorchCuda(), Cpu(), Reference()], plugins=True)
+BACKENDS = Backends([TorchCuda(), Triton(), Cpu(), Reference()], plugins=True)

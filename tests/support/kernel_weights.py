@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
-from aoserial.kernels import ActivationSpec, Weight, dequantize
+from aoserial.kernels import ActivationSpec, Weight
 from aoserial.tensors import (
     Float8Tensor,
     Int4Tensor,
@@ -50,6 +50,7 @@ FORMATS = {
     ),
     "float8 row, dynamic": (Float8Tensor, {"granularity": "row"}, float8_activation("row")),
     "float8 128x128, dynamic": (Float8Tensor, {"granularity": (128, 128)}, BLOCK_ACTIVATION),
+    "float8 e5m2 row": (Float8Tensor, {"granularity": "row", "dtype": torch.float8_e5m2}, None),
     "int8 row": (Int8Tensor, {"granularity": "row"}, None),
     "int8 row, dynamic": (Int8Tensor, {"granularity": "row"}, int8_activation("row")),
     "int4 g128": (Int4Tensor, {"group_size": 128}, None),
@@ -59,7 +60,13 @@ FORMATS = {
         None,
     ),
     "int4 g128, int zero point": (Int4Tensor, {"group_size": 128, "zero_domain": "int"}, None),
-    "intx 4 bits": (IntxTensor, {"bit_width": 4, "group_size": 32}, None),
+    "int4 g32, offset zero point": (
+        Int4Tensor,
+        {"group_size": 32, "zero_domain": "offset"},
+        None,
+    ),
+    "int8 g32": (Int8Tensor, {"granularity": (1, 32)}, None),
+    "intx 4 bits": (IntxTensor, {"bit_width": 4, "group_size": 32, "zero_domain": "int"}, None),
     "mx fp8": (MXTensor, {}, None),
     "nvfp4": (NVFP4Tensor, {}, None),
 }
@@ -73,17 +80,3 @@ def weight_of(
     generator = torch.Generator().manual_seed(sum(map(ord, name)))
     w = torch.randn(shape, generator=generator).to(dtype)
     return with_activation(cls.from_float(w, **settings).kernel_weight(), activation)
-
-
-@dataclass(frozen=True)
-class Exactly:
-    """A layer in float64, and how much its terms weigh, Σ |x| |w|: what rounding is a part of."""
-
-    y: torch.Tensor
-    magnitude: torch.Tensor
-
-
-def exactly(x: torch.Tensor, weight: Weight) -> Exactly:
-    """`F.linear(x, weight)` of a weight-only layer in float64."""
-    w, x = dequantize(weight, torch.float64), x.to(torch.float64)
-    return Exactly(x @ w.t(), x.abs() @ w.abs().t())

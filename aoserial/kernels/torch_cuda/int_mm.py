@@ -15,9 +15,9 @@ from aoserial.errors import PackingError
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.operands import exactly, finish, in_rows, original
 from aoserial.kernels.settings import extent, format_of, weight_extent
 from aoserial.kernels.spec import Spec, Weight
-from aoserial.kernels.torch_cuda.operands import exactly, finish, in_rows, original
 
 _LEAST_ROWS = 17
 _MOST_COLUMNS = 2**16  # beyond it 255 times the sum of a row of codes may pass int32

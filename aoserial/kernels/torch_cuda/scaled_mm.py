@@ -14,9 +14,9 @@ import torch.nn.functional as F  # noqa: N812
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.operands import exactly, finish, in_rows, original
 from aoserial.kernels.settings import extent, format_of, weight_extent
 from aoserial.kernels.spec import ActivationSpec, Spec, Weight
-from aoserial.kernels.torch_cuda.operands import exactly, finish, in_rows, original
 
 _BLOCK = 128
 _BLOCKS = ("128x128", "1x128")  # of weight and activation, as DeepSeek-V3 was trained

@@ -18,9 +18,9 @@ from aoserial.kernels.activation import prescaled
 from aoserial.kernels.arithmetic import tile, untile
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.operands import exactly
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.spec import Spec, Weight
-from aoserial.kernels.torch_cuda.operands import exactly
 
 _GROUPS = (32, 64, 128, 256)
 _INNER_K_TILES = (8, 4, 2)  # the first that divides K: more of them are read at once
