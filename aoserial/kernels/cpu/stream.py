@@ -15,6 +15,7 @@ from aoserial.kernels.cpu.decoder import Decoder, Parts, Rows
 from aoserial.kernels.cpu.floats import Bytes, Nibbles
 from aoserial.kernels.cpu.integers import Integers
 from aoserial.kernels.cpu.scratch import SCRATCH
+from aoserial.kernels.cpu.workers import WORKERS
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec
 
@@ -24,9 +25,9 @@ DECODERS: dict[str, Decoder] = {
     "integers": Integers(),
     "rows": Rows(),
 }
-# Of the float32 buffer, for each thread: what a core's own cache holds. Larger chunks go through
-# main memory; smaller ones are more parallel regions, each of which waits for all threads.
-_BYTES_A_THREAD, _LEAST_BYTES = 1 << 20, 2 << 20
+_CHUNK_BYTES = 2 << 20  # of a thread's float32 buffer: near what a core's own cache holds
+_SMALL = 1 << 18  # elements of a weight below which threads cost more than they save
+_RANGES = 4  # a thread, so that one that is held up has less to do than the others
 _FEW = 16  # rows of an activation, from which on a GEMM gains more by bfloat16 than a cast costs
 
 
@@ -43,15 +44,23 @@ def linear(x: torch.Tensor, decoder: Decoder, spec: Spec, parts: Parts) -> torch
     narrow = x.dtype == torch.bfloat16 and len(x) >= _FEW and multiplies_bfloat16()
     x = decoder.columns(x.contiguous(), spec).to(torch.bfloat16 if narrow else wide)
     y = x.new_empty((len(x), spec.shape[0]), dtype=wide)
-    for start, stop in _chunks(spec):
-        w = SCRATCH.of(wide, stop - start, spec.shape[1])
-        decoder.decode(spec, parts, start, stop, w)
-        if narrow:
-            w = SCRATCH.of(torch.bfloat16, *w.shape).copy_(w)
-        if len(x) == 1:
-            torch.mv(w, x[0], out=y[0, start:stop])  # half the time of F.linear
-        else:
-            y[:, start:stop] = F.linear(x, w)
+
+    def work(start: int, stop: int) -> None:
+        for first, last in _cut(start, stop, _CHUNK_BYTES // 4 // max(1, spec.shape[1]), spec):
+            w = SCRATCH.of(wide, last - first, spec.shape[1])
+            decoder.decode(spec, parts, first, last, w)
+            if narrow:
+                w = SCRATCH.of(torch.bfloat16, *w.shape).copy_(w)
+            if len(x) == 1:
+                torch.mv(w, x[0], out=y[0, first:last])  # half the time of F.linear
+            else:
+                y[:, first:last] = F.linear(x, w)
+
+    rows, threads = spec.shape[0], torch.get_num_threads()
+    if threads == 1 or rows * spec.shape[1] < _SMALL:
+        work(0, rows)
+    else:
+        WORKERS.run(work, _cut(0, rows, rows // (threads * _RANGES), spec))
     return y if row_scale is None else y.mul_(row_scale)
 
 
@@ -60,10 +69,9 @@ def multiplies_bfloat16() -> bool:
     return "bf16" in DeviceInfo.of(torch.device("cpu")).features
 
 
-def _chunks(spec: Spec) -> Iterator[tuple[int, int]]:
-    """The rows of each chunk, from and before, in whole blocks."""
-    (rows, columns), block = spec.shape, spec.block_size[0]
-    chunk = max(_LEAST_BYTES, _BYTES_A_THREAD * torch.get_num_threads())
-    step = max(1, chunk // 4 // max(1, columns) // block) * block
-    for start in range(0, rows, step):
-        yield start, min(start + step, rows)
+def _cut(start: int, stop: int, rows: int, spec: Spec) -> Iterator[tuple[int, int]]:
+    """From `start` to before `stop`, some rows at a time, in whole blocks."""
+    block = spec.block_size[0]
+    step = max(1, rows // block) * block
+    for first in range(start, stop, step):
+        yield first, min(first + step, stop)
