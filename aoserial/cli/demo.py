@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 import aoserial
@@ -58,14 +59,23 @@ def _old_file(folder: Path) -> bool:
     assert isinstance(weight, aoserial.Float8Tensor)
     render.say(f"  {weight!r}")
     expected = torch.load(old / "expected.pt", weights_only=True)
+    x = expected["input"]
     with torch.no_grad():
-        output = model(expected["input"])
+        aoserial.kernels.prepare(model, backend="reference")  # torchao's own order of operations
+        output = model(x)
+        aoserial.kernels.restore(model)
+        runs_on = aoserial.kernels.prepare(model)
+        fast = model(x)
+    render.say(f"  packed for {', '.join(set(runs_on.values()))}")
+    sizes = F.linear(x.float().abs(), weight.dequantize(torch.float32).abs())
+    rounding = (fast.float() - output.float()).abs() <= 4 * torch.finfo(x.dtype).eps * sizes
     return all(
         [
             _check("the dequantized weight equals torchao's, bit for bit",
                    _same(weight.dequantize(), expected["dequantized"]["0.weight"])),
             _check("the model's output equals torchao's, bit for bit",
                    _same(output, expected["output"])),
+            _check("this machine's kernel gives the same, but for rounding", bool(rounding.all())),
             _check("the migrated file verifies", bool(verdict)),
         ]
     )  # fmt: skip
