@@ -7,10 +7,11 @@ in two formats the table of words, 11.7 million, is too, which `F.embedding` the
 All else is bfloat16.
 
 Each format is made by `from_float`, written by `aoserial.save`, and put into a model on the meta
-device by `aoserial.load_into`. Printed are
+device by `aoserial.load_into`, whose weights `aoserial.kernels.prepare` packs. Printed are
 
-* the size of the file, and what loading it takes with the file in the page cache: the median of
-  `--rounds`; weights stay mapped, so their bytes are read when the model first runs;
+* the size of the file, and what loading it takes with the file in the page cache and packing its
+  weights: the median of `--rounds`; weights that need no packing stay mapped, and are read when the
+  model first runs;
 * what a batch of sentences and one sentence take: medians of `--rounds`, in each of which all
   formats take turns; beside them the median of the ratios to bfloat16 in the same round;
 * the cosine between a sentence's embedding and float32's, the mean over all and the least.
@@ -172,6 +173,7 @@ def write_all(folder: Path, place: Path) -> dict[str, Path]:
 def load(folder: Path, file: Path) -> Encoder:
     model = on_meta(folder)
     aoserial.load_into(model, file)
+    aoserial.kernels.prepare(model)
     return model
 
 
