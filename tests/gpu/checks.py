@@ -19,8 +19,10 @@ from dataclasses import dataclass
 import torch
 from support.kernel_weights import weight_of
 
-from aoserial.kernels import Backend, DeviceInfo, Spec, Weight, dequantize
+from aoserial.errors import PackingError
+from aoserial.kernels import Backend, DeviceInfo, Packed, Spec, Weight, dequantize
 from aoserial.kernels.activation import fake_quantize, prescaled
+from aoserial.storage.dtypes import torch_dtype
 
 U = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11, torch.float32: 2.0**-24}
 TENSOR_CORE_FLOAT8 = 2.0**-13
@@ -52,75 +54,91 @@ class Check:
         )
 
 
-def check(
-    backend: Backend,
-    name: str,
-    shape: tuple[int, int],
-    rows: int,
-    dtype: torch.dtype,
-    *,
-    device: torch.device,
-    info: DeviceInfo,
-    of: torch.dtype = torch.bfloat16,
-) -> Check | None:
-    """A layer by one of `FORMATS`, on a device; None if the backend does not take it.
+@dataclass(frozen=True)
+class Layer:
+    """A weight packed for a backend, and in float64: `w`, and `terms`, of which each is the sum."""
 
-    Also that the weight comes back byte for byte of what was packed.
+    backend: Backend
+    format: str
+    weight: Weight
+    packed: Packed
+    w: torch.Tensor
+    terms: torch.Tensor
 
-    Args:
-        of: the dtype that the weight stands for.
-    """
-    weight = weight_of(name, shape, of)
-    if not takes(backend, weight.spec, info):
-        return None
-    moved = {part: tensor.to(device) for part, tensor in weight.parts.items()}
-    weight = Weight(spec=weight.spec, parts=moved)
-    packed = backend.pack(weight, info)
-    back = backend.unpack(packed).parts
-    for part, tensor in weight.parts.items():
-        assert torch.equal(back[part].view(torch.uint8), tensor.view(torch.uint8)), part
-    generator = torch.Generator().manual_seed(rows)
-    x = torch.randn(rows, shape[1], generator=generator).to(device, dtype)
-    bias = torch.randn(shape[0], generator=generator).to(device, dtype)
-    found = backend.linear(x, packed, bias)
-    assert (found.dtype, found.shape) == (dtype, (rows, shape[0]))
-    y, bound = allowed(x, weight, bias)
-    off = (found.to(torch.float64) - y).abs() / bound
-    worst = off.max().item() if off.numel() else 0.0
-    if off.isnan().any():
-        worst = float("inf")
-    return Check(backend.name, name, shape, rows, dtype, worst)
+    @classmethod
+    def of(
+        cls,
+        backend: Backend,
+        name: str,
+        shape: tuple[int, int],
+        dtype: torch.dtype,
+        *,
+        device: torch.device,
+        info: DeviceInfo,
+    ) -> Layer | None:
+        """One of `FORMATS` on a device; None if the backend does not take it.
+
+        Also that it comes back byte for byte of what was packed.
+
+        Args:
+            dtype: that the weight stands for.
+        """
+        weight = weight_of(name, shape, dtype)
+        if not takes(backend, weight.spec, info):
+            return None
+        moved = {part: tensor.to(device) for part, tensor in weight.parts.items()}
+        weight = Weight(spec=weight.spec, parts=moved)
+        try:
+            packed = backend.pack(weight, info)
+        except PackingError as error:
+            print(f"left to others: {name}, by {backend.name}: {error}")
+            return None
+        back = backend.unpack(packed).parts
+        for part, tensor in weight.parts.items():
+            assert torch.equal(back[part].view(torch.uint8), tensor.view(torch.uint8)), part
+        w = dequantize(weight, torch.float64)
+        return cls(backend, name, weight, packed, w, _terms(weight, w))
+
+    def check(self, rows: int, dtype: torch.dtype) -> Check:
+        """Runs it on an activation of so many rows, with a bias."""
+        shape: tuple[int, int] = self.weight.spec.shape  # type: ignore[assignment]
+        generator = torch.Generator().manual_seed(rows)
+        x = torch.randn(rows, shape[1], generator=generator).to(self.w.device, dtype)
+        bias = torch.randn(shape[0], generator=generator).to(self.w.device, dtype)
+        found = self.backend.linear(x, self.packed, bias)
+        assert (found.dtype, found.shape) == (dtype, (rows, shape[0]))
+        y, bound = self._allowed(x, bias)
+        off = (found.to(torch.float64) - y).abs() / bound
+        worst = off.max().item() if off.numel() else 0.0
+        if off.isnan().any():
+            worst = float("inf")
+        return Check(self.backend.name, self.format, shape, rows, dtype, worst)
+
+    def _allowed(self, x: torch.Tensor, bias: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The layer in float64, and how far from it a result may be."""
+        spec, parts = self.weight.spec, self.weight.parts
+        entering = prescaled(x, spec, parts)
+        relative = (x.shape[-1] + 4) * U[torch.float32]
+        if spec.activation is not None:
+            entering = fake_quantize(entering, spec.activation, parts.get("act_scale"))
+            relative += TENSOR_CORE_FLOAT8 if spec.kind == "float8" else 0.0
+        else:
+            relative += 2 * U[torch_dtype(spec.dtype)] + 2 * U[x.dtype]
+        wide, bias = entering.to(torch.float64), bias.to(torch.float64)
+        product = wide @ self.w.t()
+        sums = wide.abs() @ self.terms.t()
+        rounded = 2 * U[x.dtype] * (2 * product.abs() + bias.abs())
+        return product + bias, relative * sums + rounded + torch.finfo(torch.float32).tiny
+
+
+def _terms(weight: Weight, w: torch.Tensor) -> torch.Tensor:
+    spec, parts = weight.spec, weight.parts
+    if spec.zero_domain not in ("float", "offset") or "zero_point" not in parts:
+        return w.abs()
+    zero = parts["zero_point"].to(torch.float64).repeat_interleave(spec.block_size[-1], -1)
+    return (w - zero).abs() + zero.abs()
 
 
 def takes(backend: Backend, spec: Spec, info: DeviceInfo) -> bool:
     made_for_it = backend.devices is None or info.type in backend.devices
     return made_for_it and backend.supports(spec, info) is None
-
-
-def allowed(
-    x: torch.Tensor, weight: Weight, bias: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The layer in float64, and how far from it a result may be."""
-    spec, parts = weight.spec, weight.parts
-    w = dequantize(weight, torch.float64)
-    terms = w.abs()
-    if spec.zero_domain in ("float", "offset") and "zero_point" in parts:
-        zero = parts["zero_point"].to(torch.float64).repeat_interleave(spec.block_size[-1], -1)
-        terms = (w - zero).abs() + zero.abs()
-    entering = prescaled(x, spec, parts)
-    relative = (x.shape[-1] + 4) * U[torch.float32]
-    if spec.activation is not None:
-        entering = fake_quantize(entering, spec.activation, parts.get("act_scale"))
-        relative += TENSOR_CORE_FLOAT8 if spec.kind == "float8" else 0.0
-    else:
-        relative += 2 * U[dtype_of(weight)] + 2 * U[x.dtype]
-    wide, bias = entering.to(torch.float64), bias.to(torch.float64)
-    product = wide @ w.t()
-    sums = wide.abs() @ terms.t()
-    rounded = 2 * U[x.dtype] * (2 * product.abs() + bias.abs())
-    return product + bias, relative * sums + rounded + torch.finfo(torch.float32).tiny
-
-
-def dtype_of(weight: Weight) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, weight.spec.dtype)
-    return dtype

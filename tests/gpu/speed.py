@@ -11,6 +11,7 @@ import torch.nn.functional as F  # noqa: N812
 from checks import takes
 from support.kernel_weights import FORMATS, weight_of
 
+from aoserial.errors import PackingError
 from aoserial.kernels import BACKENDS, DeviceInfo, Weight
 
 SIDE = 4096
@@ -44,7 +45,10 @@ def layers(device: torch.device, side: int) -> list[tuple[str, Layer]]:
         weight = Weight(spec=made.spec, parts={k: v.to(device) for k, v in made.parts.items()})
         for backend in BACKENDS.backends:
             if backend.name != "reference" and takes(backend, weight.spec, info):
-                packed = backend.pack(weight, info)
+                try:
+                    packed = backend.pack(weight, info)
+                except PackingError:  # its values are for the next backend
+                    continue
                 found.append((f"{backend.name}: {name}", _layer(backend, packed)))
     return found + torchao_layers(w)
 

@@ -94,6 +94,20 @@ def test_falling_to_the_reference_warns_once() -> None:
     linear(torch.randn(2, 8), weight, backends=backends)
 
 
+class Elsewhere(Fast):
+    """One that is made for other devices than these tests run on."""
+
+    devices = frozenset({"cuda"})
+
+
+def test_a_backend_for_other_devices_is_not_asked_and_not_missed() -> None:
+    backends = Backends()
+    backends.add(Elsewhere())
+    weight = int8_weight()
+    linear(torch.randn(2, 8), weight, backends=backends)  # without a warning
+    assert explain(weight, backends=backends).startswith("fast: is not for cpu devices\n")
+
+
 def test_a_backend_of_the_same_name_gives_way() -> None:
     backends = Backends()
     backends.add(Fast((9, 0)))

@@ -49,7 +49,7 @@ def test_without_triton_its_weights_go_to_the_reference() -> None:
     for name, cells in TABLE.items():
         for device, letter in zip(DEVICES, cells.replace(" ", ""), strict=True):
             bare = DeviceInfo.named(device, packages=frozenset())
-            answers = BACKENDS.refusals(weight_of(name).spec, bare)
+            answers = BACKENDS.refusals(selection.spec_of(name), bare)
             first = next(backend.name for backend, refusal in answers if refusal is None)
             assert LETTERS[first] == letter.replace("T", "r"), (name, device)
 

@@ -259,7 +259,7 @@ INT4 = weight_of("int4 g128").spec
         (
             replace(ROW, activation=float8_activation("axis", dim=0)),
             "sm90",
-            "no scales of row by None",
+            "row by another axis of the activation",
         ),
         (weight_of("float8 128x128, dynamic").spec, "sm100", "on sm90 alone"),
         (

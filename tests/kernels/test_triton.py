@@ -6,6 +6,7 @@ The interpreter multiplies CPU tensors in a process of its own, since it replace
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from dataclasses import replace
@@ -24,6 +25,7 @@ from support.kernel_weights import (
 
 from aoserial.errors import PackingError
 from aoserial.kernels import DeviceInfo, Packed, Reference, Weight
+from aoserial.kernels.cpu import Cpu
 from aoserial.kernels.triton import Triton
 from aoserial.kernels.triton.launch import weight_only
 
@@ -67,17 +69,34 @@ def test_the_kernels_compile_for_devices_that_are_not_here(target: str) -> None:
     assert len(lines) == 5
 
 
-def test_without_a_gpu_the_script_says_so_and_is_content() -> None:
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU here: run tests/gpu/run.py")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tests/gpu/run.py")],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("There is no GPU here: nothing was run.")
+RUN = runpy.run_path(str(ROOT / "tests/gpu/run.py"))["main"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here: run tests/gpu/run.py")
+def test_without_a_gpu_the_script_says_so_and_is_content(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert RUN([]) == 0
+    assert capsys.readouterr().out.startswith("There is no GPU here: nothing was run.")
+
+
+def test_the_script_holds_the_backends_of_a_cpu_to_the_same_bounds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert RUN(["--device", "cpu", "--small"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1].endswith("layers, 0 failures")
+    assert int(lines[-1].split()[0]) > 100
+
+
+def test_the_script_fails_when_nothing_was_run_or_a_backend_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert RUN(["--device", "cpu", "--small", "--only", "torch_cuda"]) == 1
+    linear = Cpu.linear
+    monkeypatch.setattr(Cpu, "linear", lambda *given: linear(*given) * 1.001)
+    assert RUN(["--device", "cpu", "--small", "--only", "cpu"]) == 1
+    assert "FAILED" in capsys.readouterr().out
 
 
 ROW = weight_of("float8 row, dynamic").spec
@@ -143,7 +162,7 @@ def test_zero_points_enter_on_the_side_that_their_domain_says(
     weight = Weight(spec=replace(weight.spec, zero_domain=domain), parts=weight.parts)
     packed = BACKEND.pack(weight, SM90)
     extra = set(packed.parts) - set(weight.parts)
-    assert extra == {"kernel_scale"} | ({side} if side else set())
+    assert extra == {"kernel_codes", "kernel_scale"} | ({side} if side else set())
     call = weight_only(torch.zeros(1, 256), packed, None)
     centred = name.startswith("int4") and domain in ("none", "float")
     assert call.constants["MID"] == (8.0 if centred else 0.0)

@@ -5,7 +5,9 @@ PYTHONPATH=.:tests python -m support.selection     prints the tables of README.m
 
 from __future__ import annotations
 
-from aoserial.kernels import BACKENDS, DEVICES, DeviceInfo
+from functools import cache
+
+from aoserial.kernels import BACKENDS, DEVICES, DeviceInfo, Spec
 from support.kernel_weights import FORMATS, weight_of
 
 # Devices for which tests/gpu/compiled.py compiles Triton's kernels.
@@ -14,10 +16,14 @@ COMPILED = ("sm80", "sm89", "sm90", "sm100", "sm120", "gfx942", "gfx950")
 RUN = ("cpu-avx2",)
 
 
+@cache
+def spec_of(name: str) -> Spec:
+    return weight_of(name).spec
+
+
 def chosen(name: str, device: str) -> str:
     """The backend that takes a format on a device where Triton is installed."""
-    spec = weight_of(name).spec
-    answers = BACKENDS.refusals(spec, DeviceInfo.named(device))
+    answers = BACKENDS.refusals(spec_of(name), DeviceInfo.named(device))
     return next(backend.name for backend, refusal in answers if refusal is None)
 
 

@@ -48,7 +48,6 @@ class ScaledMM(Backend):
         rows, columns = spec.shape
         extents = (weight_extent(spec), extent(activation))
         in_blocks = extents == _BLOCKS
-        on_sm90 = device.capability == (9, 0) and "scaled_mm_v2" in device.features
         e5m2 = (spec.data_dtype, activation.dtype) == ("float8_e5m2", "float8_e5m2")
         refused = {
             f"this device multiplies {' and '.join(dtypes)}, not {spec.data_dtype} by "
@@ -57,11 +56,12 @@ class ScaledMM(Backend):
             f"N and K must be multiples of 16, not {rows} and {columns}": bool(
                 rows % 16 or columns % 16
             ),
-            f"torch has no scales of {extents[0]} by {extents[1]} of the activation": (
+            f"torch has no scales of {extents[0]} by {extents[1] or 'another axis'} "
+            f"of the activation": (
                 not in_blocks and not (extents[0] in _WHOLE and extents[1] in _WHOLE)
             ),
             "torch multiplies blocks of 128x128 on sm90 alone, with CUDA 12.9 or newer": (
-                in_blocks and not on_sm90
+                in_blocks and not _scales_anyhow(device)
             ),
             f"N and K must be multiples of 128 for blocks of it, not {rows} and {columns}": (
                 in_blocks and bool(rows % _BLOCK or columns % _BLOCK)
@@ -137,8 +137,12 @@ def _layout(spec: Spec, device: DeviceInfo) -> str:
     if extents == ("tensor", "tensor"):
         return "tensor"
     # elsewhere some releases of torch have scales a row for bfloat16 results alone
-    on_sm90 = device.capability == (9, 0) and "scaled_mm_v2" in device.features
-    return "row" if on_sm90 else "after"
+    return "row" if _scales_anyhow(device) else "after"
+
+
+def _scales_anyhow(device: DeviceInfo) -> bool:
+    """Whether torch has scales a row for float32 results, and scales a block."""
+    return device.capability == (9, 0) and "scaled_mm_v2" in device.features
 
 
 def _multiply(

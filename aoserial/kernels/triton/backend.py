@@ -10,7 +10,7 @@ from aoserial.errors import PackingError
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
-from aoserial.kernels.operands import exactly, original
+from aoserial.kernels.operands import exactly, in_rows, original
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.settings import extent, format_of, weight_extent
 from aoserial.kernels.spec import Spec, Weight
@@ -77,7 +77,7 @@ class Triton(Backend):
         spec, parts = weight.spec, weight.parts
         _check_codes(parts["qdata"], spec.data_dtype)
         scale = exactly(parts["scale"], torch.float32, "scale").contiguous()
-        extra = {"kernel_scale": scale}
+        extra = {"kernel_scale": scale, "kernel_codes": in_rows(parts["qdata"])}
         layout = "weight_only"
         if spec.activation is not None:
             layout = "native" if _is_native(spec, device) else "decoded"

@@ -78,7 +78,7 @@ def weight_only(x: torch.Tensor, packed: Packed, bias: torch.Tensor | None) -> C
     """The call for an activation [M, K] that stays as it is: y in its dtype.
 
     Args:
-        packed: with `codes`, `kernel_scale`, and perhaps `kernel_shift` and `kernel_added`.
+        packed: with `kernel_codes`, `kernel_scale`, and perhaps `kernel_shift` and `kernel_added`.
     """
     spec, parts = packed.spec, packed.parts
     (n, k), (rows, group) = spec.shape, spec.block_size
@@ -90,7 +90,7 @@ def weight_only(x: torch.Tensor, packed: Packed, bias: torch.Tensor | None) -> C
         kernel="weight_only",
         arguments={
             "x": x,
-            "codes": parts["qdata"].contiguous().view(torch.uint8),
+            "codes": parts["kernel_codes"].view(torch.uint8),
             "scale": parts["kernel_scale"],
             "shift": shift,
             "added": added,
@@ -142,12 +142,12 @@ def float8_by_float8(
     m, (n, k) = codes.shape[0], spec.shape
     native = packed.layout.startswith("native")
     carrier = codes.dtype if native else torch.uint8
-    w_carrier = parts["qdata"].dtype if native else torch.uint8
+    w_carrier = parts["kernel_codes"].dtype if native else torch.uint8
     return Call(
         kernel="float8_by_float8",
         arguments={
             "a": codes.contiguous().view(carrier),
-            "codes": parts["qdata"].contiguous().view(w_carrier),
+            "codes": parts["kernel_codes"].view(w_carrier),
             "a_scale": scale,
             "scale": parts["kernel_scale"],
             "bias": bias,
