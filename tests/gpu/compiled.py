@@ -135,7 +135,7 @@ def compile_for(call: Call, target: Target) -> Any:
         (place,): [["tt.divisibility", 16]]
         for place, name in enumerate(order)
         if isinstance(value := call.arguments.get(name), torch.Tensor)
-        or (isinstance(value, int) and value % 16 == 0)
+        or (isinstance(value, int) and value % 16 == 0 and name != "M")
     }
     source = ASTSource(kernel, order, constexprs=constants, attrs=aligned)
     options = {"num_warps": call.tiling.warps, "num_stages": call.tiling.stages}

@@ -26,7 +26,7 @@ import speed  # noqa: E402
 from checks import ROWS, Check, Layer, takes  # noqa: E402
 from support.kernel_weights import FORMATS  # noqa: E402
 
-from aoserial.kernels import BACKENDS, DeviceInfo, Spec, Weight  # noqa: E402
+from aoserial.kernels import BACKENDS, DeviceInfo, Packed, Reference, Spec, Weight  # noqa: E402
 from aoserial.kernels.arithmetic import tile  # noqa: E402
 from aoserial.storage.dtypes import dtype_name  # noqa: E402
 
@@ -57,6 +57,7 @@ def main(arguments: list[str]) -> int:
         if not done.holds or given.small or done.rows == ROWS[-1]:
             print(done, flush=True)
     failed += not every_code_comes_out(device, infos[0], given.only)
+    failed += not no_number_stays_none(device, infos[0], given.only)
     if device.type == "cuda":
         failed += not tiles_are_ours(device)
     print(f"{seen} layers, {failed} failures")
@@ -120,6 +121,26 @@ def every_code_comes_out(device: torch.device, info: DeviceInfo, only: str) -> b
                 same = torch.equal(backend.linear(x, packed).t().cpu(), codes.to(torch.float32))
                 print(f"{'ok' if same else 'FAILED':6} {backend.name:10} every code of {dtype}")
                 right &= same
+    return right
+
+
+def no_number_stays_none(device: torch.device, info: DeviceInfo, only: str) -> bool:
+    """Whether NaN and infinity in an activation come out where they do by the reference."""
+    right = True
+    for name in ("float8 row", "float8 128x128", "int8 row", "int4 g32, offset zero point"):
+        for backend in BACKENDS.backends:
+            dtype = torch.bfloat16 if backend.name == "torch_cuda" else torch.float32
+            layer = Layer.of(backend, name, (32, 128), dtype, device=device, info=info)
+            if only not in ("", backend.name) or layer is None:
+                continue
+            x = torch.ones(4, 128, device=device, dtype=dtype)
+            x[0, 3], x[1, 5], x[2, 127] = torch.nan, torch.inf, -torch.inf
+            plain = Packed(spec=layer.weight.spec, parts=layer.weight.parts)
+            found, expected = backend.linear(x, layer.packed), Reference().linear(x, plain)
+            kinds = (torch.isnan, torch.isposinf, torch.isneginf)
+            same = all(torch.equal(kind(found), kind(expected)) for kind in kinds)
+            print(f"{'ok' if same else 'FAILED':6} {backend.name:10} {name:30} NaN and infinity")
+            right &= same
     return right
 
 

@@ -59,6 +59,7 @@ def test_the_kernels_are_right_in_the_interpreter() -> None:
     assert lines[-1].endswith("layers, 0 failures")
     assert int(lines[-1].split()[0]) > 100
     assert sum("every code of" in line for line in lines) == 4
+    assert sum("NaN and infinity" in line for line in lines) == 4
 
 
 @needs_triton

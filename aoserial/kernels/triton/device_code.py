@@ -43,7 +43,7 @@ def spread(of_span, SPAN: tl.constexpr):
     return tl.reshape(wide, (BN, SPANS * SPAN))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])  # one kernel for any number of rows
 def weight_only(
     x,  # [M, K]
     codes,  # bytes [N, K], or [N, K/2] of INT4
@@ -110,7 +110,7 @@ def weight_only(
     finish(sums, bias, y, m, n, M, N, HAS_BIAS)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["M"])  # one kernel for any number of rows
 def float8_by_float8(
     a,  # bytes or float8 [M, K]
     codes,  # bytes or float8 [N, K]
