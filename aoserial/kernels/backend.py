@@ -63,6 +63,13 @@ class Backend(ABC):
         """The weight that was packed, of the same bytes."""
         return Weight(spec=packed.spec, parts=dict(packed.parts))
 
+    def alone(self, packed: Packed) -> Packed:
+        """The packed weight without what it keeps of the canonical one beside its own form.
+
+        It may be slower, but `unpack` gives the same bytes. Itself, unless overridden.
+        """
+        return packed
+
     @abstractmethod
     def linear(
         self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None

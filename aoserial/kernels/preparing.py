@@ -104,8 +104,9 @@ def _prepare(place: _Place, backend: str | None, *, free: bool) -> str:
             ready = prepare_weight(weight, BACKENDS, backend=backend)
         name = ready.backend.name
         alone = len(weights) == 1 and tensor is place.tensor and not place.is_looked_up()
-        if free and alone and _holds_all(ready.packed.parts, weight):
-            place.put(packed_weight(tensor, weight, ready.backend, ready.packed))
+        lean = ready.backend.alone(ready.packed)
+        if free and alone and _holds_all(lean.parts, weight):
+            place.put(packed_weight(tensor, weight, ready.backend, lean))
             PREPARED.drop(weight.parts["qdata"])
             return f"{name} (freed)"
         PREPARED.put(text, ready, weight.parts["qdata"])

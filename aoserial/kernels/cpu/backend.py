@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -73,10 +74,19 @@ class Cpu(Backend):
             layout=f"{kernel}, {decoder}",
         )
 
+    def alone(self, packed: Packed) -> Packed:
+        """Without the weight's codes, where the kernel has them in a form of its own."""
+        if not LAYOUTS[packed.layout].kernel.holds_codes:
+            return packed
+        parts = {name: part for name, part in packed.parts.items() if name != "qdata"}
+        return replace(packed, parts=parts)
+
     def unpack(self, packed: Packed) -> Weight:
-        """The weight's own parts, which have been kept."""
-        spec = packed.spec
-        return Weight(spec=spec, parts={name: packed.parts[name] for name in spec.parts})
+        """The weight's own parts, which have been kept; its codes perhaps by the kernel alone."""
+        spec, parts = packed.spec, dict(packed.parts)
+        if "qdata" not in parts:
+            parts["qdata"] = LAYOUTS[packed.layout].kernel.codes(spec, parts)
+        return Weight(spec=spec, parts={name: parts[name] for name in spec.parts})
 
     def linear(
         self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
@@ -86,7 +96,11 @@ class Cpu(Backend):
         kernel, decoder = LAYOUTS[packed.layout]
         y = kernel.linear(x, weight)
         if y is None:
-            y = stream.linear(rows(x, weight), decoder, packed.spec, packed.parts)
+            if "qdata" not in packed.parts:
+                weight = self.unpack(packed)
+            y = stream.linear(
+                rows(x, weight), decoder, packed.spec, {**packed.parts, **weight.parts}
+            )
         if bias is not None:
             y = y + bias
         return y.to(x.dtype).view(*x.shape[:-1], packed.spec.shape[0])

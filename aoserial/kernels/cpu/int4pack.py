@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 
-from aoserial.kernels.arithmetic import unpack_nibbles
+from aoserial.kernels.arithmetic import pack_nibbles, unpack_nibbles
 from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.cpu.kernel import Kernel, rows
 from aoserial.kernels.device import DeviceInfo
@@ -14,6 +16,7 @@ aten = torch.ops.aten
 
 _GROUPS = (32, 64, 128, 256)  # that it has code for
 _ROWS = 16  # of which the number of outputs must be a multiple
+_BLOCK = 64  # rows that are packed by themselves
 # Of its vector code for AVX2. In float16 it takes 27 times as long, in float32 100 times.
 _DTYPE = torch.bfloat16
 _MANY = 32  # rows of an activation above which decoding once for all of them is faster
@@ -31,7 +34,12 @@ class Int4Pack(Kernel):
         offset  q s + z   = (q - 8) s + (8 s + z)
 
     Where that sum is not finite, the stream takes over: infinities could cancel to NaN.
+
+    Without the weight's own codes it takes many rows as well, since the stream would have to unpack
+    them first.
     """
+
+    holds_codes = True
 
     def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
         spec, scale = weight.spec, weight.parts["scale"]
@@ -54,8 +62,8 @@ class Int4Pack(Kernel):
 
     def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
         parts, columns = weight.parts, x.shape[-1]
-        few = x.numel() <= _MANY * columns
-        if not few or x.dtype != _DTYPE or weight.spec.activation is not None:
+        many = x.numel() > _MANY * columns and "qdata" in parts
+        if many or x.dtype != _DTYPE:
             return None
         x = rows(x, weight)
         if "order" in parts:
@@ -71,13 +79,54 @@ class Int4Pack(Kernel):
             return None
         return torch.addmm(y.to(torch.float32), sums, parts["shift"].t())
 
+    def codes(self, spec: Spec, parts: Parts) -> torch.Tensor:
+        """The nibbles back in their places, and the columns in their order."""
+        n, k = spec.shape
+        packed = _nibbles(parts["int4"]).view(n, k)
+        whole = n // _BLOCK * _BLOCK
+        codes = torch.cat([_in_place(packed[:whole], _BLOCK), _in_place(packed[whole:], n - whole)])
+        if "order" in parts:
+            codes[:, parts["order"]] = codes.clone()
+        return pack_nibbles(codes)
+
 
 def _fits(spec: Spec) -> bool:
     n, k = spec.shape
     block, size = spec.block_size
     return spec.kind == "int4" and (
-        block == 1 and size in _GROUPS and n > 0 and n % _ROWS == 0 and k > 0 and k % size == 0
+        spec.activation is None
+        and (block == 1 and size in _GROUPS and k > 0 and k % size == 0)
+        and (n > 0 and n % _ROWS == 0)
     )
+
+
+def _in_place(packed: torch.Tensor, block: int) -> torch.Tensor:
+    """Blocks of packed codes, each row a row of the weight's."""
+    rows, columns = packed.shape
+    if rows == 0:
+        return packed
+    blocks = packed.view(rows // block, block * columns)
+    return blocks[:, _origins(block, columns)].view(rows, columns)
+
+
+@lru_cache(maxsize=8)
+def _origins(rows: int, columns: int) -> torch.Tensor:
+    """Which nibble of a packed block holds each of its codes.
+
+    The order depends on the CPU, so torch is asked: what it makes of the digits of each index,
+    digit by digit, tells where that index went.
+    """
+    index = torch.arange(rows * columns).view(rows, columns)
+    held = torch.zeros(rows * columns, dtype=torch.int64)
+    for shift in range(0, (rows * columns - 1).bit_length(), 4):
+        digits = (index >> shift & 15).to(torch.int32)
+        packed = aten._convert_weight_to_int4pack_for_cpu(digits, 1)
+        held |= _nibbles(packed).to(torch.int64) << shift
+    return held.argsort()
+
+
+def _nibbles(packed: torch.Tensor) -> torch.Tensor:
+    return torch.stack([packed & 15, packed >> 4], dim=-1).flatten()
 
 
 def _order(group_index: torch.Tensor, spec: Spec) -> torch.Tensor | None:

@@ -6,14 +6,21 @@ from abc import ABC, abstractmethod
 
 import torch
 
+from aoserial.errors import PackingError
 from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import activated
-from aoserial.kernels.spec import Weight
+from aoserial.kernels.spec import Spec, Weight
 
 
 class Kernel(ABC):
-    """What it does not take, the stream does."""
+    """What it does not take, the stream does.
+
+    Attributes:
+        holds_codes: what `pack` gives has the weight's codes in it, for `codes` to give back.
+    """
+
+    holds_codes = False
 
     @abstractmethod
     def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
@@ -27,6 +34,11 @@ class Kernel(ABC):
             x: [..., K], as the layer got it.
             weight: its parts have those that `pack` gave.
         """
+
+    def codes(self, spec: Spec, parts: Parts) -> torch.Tensor:
+        """The weight's `qdata`, by what `pack` gave alone."""
+        del parts
+        raise PackingError(f"{type(self).__name__} holds no codes of {spec.kind}")
 
 
 class Stream(Kernel):
