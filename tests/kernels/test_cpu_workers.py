@@ -7,12 +7,14 @@ import sys
 import threading
 from pathlib import Path
 
+import pytest
 import torch
 from support.products import check
 
 from aoserial import Float8Tensor, NVFP4Tensor
 from aoserial.kernels import DeviceInfo, Weight
-from aoserial.kernels.cpu import Cpu
+from aoserial.kernels.cpu import Cpu, stream
+from aoserial.kernels.cpu.scratch import Scratch
 
 CPU = DeviceInfo.of(torch.device("cpu"))
 N, K = 600, 512  # more elements than are streamed without threads
@@ -27,10 +29,21 @@ def product(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     return Cpu().linear(x, Cpu().pack(weight, CPU))
 
 
+def test_no_buffer_is_as_large_as_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "SCRATCH", scratch := Scratch())
+    monkeypatch.setattr(stream, "_CHUNK_BYTES", 1 << 16)
+    monkeypatch.setattr(stream, "_SMALL", 2 * N * K)
+    whole = Float8Tensor.from_float(torch.randn(N, K), granularity="tensor").kernel_weight()
+    x = torch.randn(3, K)
+    check(product(x, whole), x, whole, None)
+    assert scratch.of(torch.float32, 1).untyped_storage().nbytes() <= 1 << 16
+
+
 def test_large_weights_are_within_the_bound() -> None:
     blocks = Float8Tensor.from_float(torch.randn(N, K), granularity=(40, 128)).kernel_weight()
     fp4 = NVFP4Tensor.from_float(torch.randn(N, K)).kernel_weight()
-    for weight in (made(), blocks, fp4):
+    whole = Float8Tensor.from_float(torch.randn(N, K), granularity="tensor").kernel_weight()
+    for weight in (made(), blocks, fp4, whole):
         for rows in (0, 1, 3, 70):
             x = torch.randn(rows, K)
             check(product(x, weight), x, weight, None)

@@ -70,8 +70,8 @@ def multiplies_bfloat16() -> bool:
 
 
 def _cut(start: int, stop: int, rows: int, spec: Spec) -> Iterator[tuple[int, int]]:
-    """From `start` to before `stop`, some rows at a time, in whole blocks."""
-    block = spec.block_size[0]
+    """From `start` to before `stop`, some rows at a time, whole blocks unless one has all."""
+    block = spec.block_size[0] if spec.block_size[0] < spec.shape[0] else 1
     step = max(1, rows // block) * block
     for first in range(start, stop, step):
         yield first, min(first + step, stop)
