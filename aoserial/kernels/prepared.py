@@ -1,4 +1,8 @@
-"""Weights packed once: on first use or ahead of it, and again when they have changed since."""
+"""Weights packed once: on first use or ahead of it, and again when they have changed since.
+
+That they have is told by torch's count of writes, which `part.data`, memory that is shared with
+numpy and other processes' writes pass by; see `docs/kernels.md`.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +27,21 @@ class Seen:
     Attributes:
         part: under a name of its own, so that codes nobody else holds are let go.
         address: of its first element.
+        form: its dtype and strides, in which another view of the same address may differ.
         version: how often torch had seen it written to; None in inference mode, where it does not.
         writes: how often it had been written to as a part of a wrapper, see `note_write`.
     """
 
     part: torch.Tensor
     address: int
+    form: tuple[torch.dtype, tuple[int, ...]]
     version: int | None
     writes: int
 
     @classmethod
     def of(cls, part: torch.Tensor) -> Seen:
         version = None if part.is_inference() else part._version
-        return cls(part.detach(), part.data_ptr(), version, _writes(part))
+        return cls(part.detach(), part.data_ptr(), _form(part), version, _writes(part))
 
 
 @dataclass(slots=True)
@@ -64,6 +70,10 @@ class Prepared:
                 return False
             self.noted = _noted.count
         return True
+
+    def is_seen_so(self, parts: Sequence[torch.Tensor]) -> bool:
+        """Whether parts of the same addresses are the same tensors, not others of that memory."""
+        return all(_form(part) == seen.form for part, seen in zip(parts, self.seen, strict=True))
 
     def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
         return self.backend.linear(x, self.packed, bias)
@@ -110,7 +120,9 @@ class PreparedWeights:
         """What is packed of the weight as it is now."""
         parts = [weight.parts[name] for name in weight.spec.parts]
         found = self._held.get(parts[0], {}).get(text)
-        return found if found is not None and found.is_of(parts) else None
+        if found is None or not found.is_of(parts) or not found.is_seen_so(parts):
+            return None
+        return found
 
     def put(self, text: str, prepared: Prepared, codes: torch.Tensor) -> Prepared:
         """Keeps what is packed of these codes, for as long as they live."""
@@ -120,6 +132,10 @@ class PreparedWeights:
     def drop(self, codes: torch.Tensor) -> None:
         """Lets go what is packed of these codes."""
         self._held.pop(codes, None)
+
+
+def _form(part: torch.Tensor) -> tuple[torch.dtype, tuple[int, ...]]:
+    return part.dtype, part.stride()
 
 
 class _Noted:

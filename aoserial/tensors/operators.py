@@ -59,6 +59,19 @@ def as_view(
     )
 
 
+def view_of(part: torch.Tensor, aten_op: Any, *args: Any) -> torch.Tensor:
+    """A view of a part that counts writes together with it.
+
+    Versions are shared by a layer of torch's dispatcher that is off below `__torch_dispatch__`. A
+    view made without it would not know of writes to the whole, nor the whole of those to the view,
+    and what is packed of either would grow stale. Compilers trace without.
+    """
+    if torch.compiler.is_compiling():
+        return aten_op(part, *args)  # type: ignore[no-any-return]
+    with torch._C._SetExcludeDispatchKeyGuard(torch._C.DispatchKey.ADInplaceOrView, False):
+        return aten_op(part, *args)  # type: ignore[no-any-return]
+
+
 def lend(view: VersionedTensor, names: frozenset[str]) -> VersionedTensor:
     """The view, with the names of parts it shares with the rest of the tensor it is a view of."""
     if names:

@@ -25,6 +25,7 @@ from aoserial.tensors.operators import (
     operator,
     same_memory,
     torch_function,
+    view_of,
     view_operator,
 )
 
@@ -36,7 +37,7 @@ aten = torch.ops.aten
 
 @view_operator(aten.detach.default)
 def _detach(tensor: VersionedTensor) -> VersionedTensor:
-    view = tensor._apply_fn_to_data(aten.detach.default, strides=tensor.stride())
+    view = _same_parts(tensor, aten.detach.default)
     return lend(view, tensor._borrowed)
 
 
@@ -56,8 +57,12 @@ def _detach_first(tensor: VersionedTensor) -> torch.Tensor:
 
 @view_operator(aten.alias.default)
 def _alias(tensor: VersionedTensor) -> VersionedTensor:
-    view = tensor._apply_fn_to_data(aten.alias.default, strides=tensor.stride())
+    view = _same_parts(tensor, aten.alias.default)
     return lend(view, tensor._borrowed)
+
+
+def _same_parts(tensor: VersionedTensor, aten_op: Any) -> VersionedTensor:
+    return tensor._apply_fn_to_data(lambda part: view_of(part, aten_op), strides=tensor.stride())
 
 
 @view_operator(aten.as_strided.default)  # how a compiled graph gives back an alias of its input

@@ -12,7 +12,7 @@ from aoserial.tensors import geometry
 from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.classes import CLASSES
 from aoserial.tensors.layout import Layout, follows_leading, leading
-from aoserial.tensors.operators import lend, operator, view_operator
+from aoserial.tensors.operators import lend, operator, view_of, view_operator
 from aoserial.tensors.reshaped import Flat, full_size
 
 aten = torch.ops.aten
@@ -101,7 +101,7 @@ def _unsqueeze(tensor: VersionedTensor, dim: int) -> VersionedTensor:
     step = tensor.stride()[dim] * tensor.shape[dim]
     return _restack(
         tensor,
-        lambda part: aten.unsqueeze.default(part, dim),
+        lambda part: view_of(part, aten.unsqueeze.default, dim),
         shape=_with(tensor.shape, dim, 1),
         strides=_with(tensor.stride(), dim, step),
         block=lambda sizes: _with(sizes, dim, 1),
@@ -134,7 +134,7 @@ def _span(
     cut = geometry.cut(layout, dim, start, stop)
     parts = {name: getattr(tensor, name) for name in tensor.part_names()}
     for name, span in cut.parts.items():
-        parts[name] = aten.slice.Tensor(parts[name], *span)
+        parts[name] = view_of(parts[name], aten.slice.Tensor, *span)
     shape = _with(_without(tensor.shape, dim), dim, stop - start)
     view = tensor.with_parts(parts, shape=shape, strides=tensor.stride(), attributes=cut.attributes)
     return lend(view, tensor._borrowed | cut.shared)
@@ -144,7 +144,7 @@ def _taken(tensor: VersionedTensor, layout: Layout, dim: int, index: int) -> Ver
     """One along a leading dimension, which goes away."""
     return _restack(
         _span(tensor, layout, dim, index, index + 1),
-        lambda part: aten.select.int(part, dim, 0),
+        lambda part: view_of(part, aten.select.int, dim, 0),
         shape=_without(tensor.shape, dim),
         strides=_without(tensor.stride(), dim),
         block=lambda sizes: _without(sizes, dim),
