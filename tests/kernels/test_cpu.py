@@ -73,10 +73,11 @@ def test_what_is_unpacked_has_the_bytes_of_what_was_packed(name: str) -> None:
     assert all(same_bytes(found.parts[part], weight.parts[part]) for part in weight.parts)
 
 
+@pytest.mark.parametrize("rows", [1, 33])
 @pytest.mark.parametrize("name", MAKERS)
 def test_bfloat16_products_where_the_processor_has_them(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "multiplies_bfloat16", lambda: True)
-    weight, x = made(name), torch.randn(33, K, dtype=torch.bfloat16)
+    weight, x = made(name), torch.randn(rows, K, dtype=torch.bfloat16)
     check(product(x, weight), x, weight, None)

@@ -13,6 +13,7 @@ from support.weights import make_act_order_int4
 from aoserial.kernels import DeviceInfo, Packed, Weight, linear
 from aoserial.kernels.arithmetic import ELEMENTS
 from aoserial.kernels.cpu import Cpu
+from aoserial.kernels.cpu.bits import FORMATS
 
 CPU = DeviceInfo.of(torch.device("cpu"))
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
@@ -147,3 +148,16 @@ def test_scales_that_bfloat16_would_round_are_not_rounded() -> None:
         assert "scales_and_zeros" not in kernel_makes
         wide = product(x.float(), fine) / product(x.float(), plain)
         assert torch.allclose(wide, torch.tensor(1 + 2.0**-9), rtol=1e-6, equal_nan=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_codes_are_decoded_to_bfloat16_as_to_float32_and_none_is_subnormal(name: str) -> None:
+    form = FORMATS[name]
+    codes = torch.arange(256).to(torch.uint8).view(torch.int8) & -(1 << form.unused)
+    wide, narrow = torch.empty(256), torch.empty(256, dtype=torch.bfloat16)
+    form.decode(codes, wide)
+    form.decode(codes, narrow)
+    numbers = wide.isfinite()  # of e5m2, float16 has the same others, and packing refuses them
+    assert int((~numbers).sum()) == (8 if name == "float8_e5m2" else 0)
+    assert torch.equal(narrow.to(torch.float32)[numbers], wide[numbers])
+    assert narrow[narrow != 0].abs().min() >= torch.finfo(torch.bfloat16).tiny

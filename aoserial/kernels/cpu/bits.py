@@ -13,6 +13,7 @@ from aoserial.kernels.arithmetic import ELEMENTS
 from aoserial.kernels.cpu.scratch import SCRATCH
 
 _HALF_MANTISSA, _HALF_BIAS = 10, 15
+_BFLOAT_MANTISSA, _BFLOAT_BIAS = 7, 127
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,25 @@ class Bits:
 
         Args:
             codes: int8, each code in the high bits of its byte, any bits below it.
-            out: float32 of the same shape.
+            out: float32 or bfloat16 of the same shape, contiguous if the latter.
         """
+        if out.dtype == torch.bfloat16:
+            self._move(codes, out.view(torch.int16), _BFLOAT_MANTISSA)
+            # subnormals, which the CPU's products of bfloat16 take for zeros, become normal
+            out.mul_(2.0 ** (_BFLOAT_BIAS - _HALF_BIAS))
+        else:
+            half = SCRATCH.of(torch.int16, *codes.shape)
+            self._move(codes, half, _HALF_MANTISSA)
+            out.copy_(half.view(torch.float16))
+
+    def _move(self, codes: torch.Tensor, bits: torch.Tensor, mantissa: int) -> None:
+        """Writes the codes' bits to where a format of 16 bits has them, with that mantissa."""
         # widening repeats the sign, so it is in the highest bit after any shift; the mask takes
         # away its copies between that and the exponent, and what is below the code
-        half = SCRATCH.of(torch.int16, *codes.shape)
-        half.copy_(codes)
-        half.mul_(1 << (self.exponent + _HALF_MANTISSA - 7))  # a shift, which is slower on AVX2
-        kept = ((1 << (self.exponent + self.mantissa)) - 1) << (_HALF_MANTISSA - self.mantissa)
-        half.bitwise_and_(kept - 0x8000)
-        out.copy_(half.view(torch.float16))
+        bits.copy_(codes)
+        bits.mul_(1 << (self.exponent + mantissa - 7))  # a shift, which is slower on AVX2
+        kept = ((1 << (self.exponent + self.mantissa)) - 1) << (mantissa - self.mantissa)
+        bits.bitwise_and_(kept - 0x8000)
 
 
 # float8_e5m2fnuz is not among them: its largest codes have the exponent of float16's infinity

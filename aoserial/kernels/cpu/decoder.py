@@ -34,12 +34,17 @@ class Decoder(ABC):
         del spec
         return x
 
+    def narrows(self, parts: Parts) -> bool:
+        """Whether `decode` writes bfloat16 as well, and rounds nothing to it."""
+        del parts
+        return False
+
     @abstractmethod
     def decode(self, spec: Spec, parts: Parts, start: int, stop: int, out: torch.Tensor) -> None:
         """Writes the rows from `start` to before `stop`, which are whole blocks.
 
         Args:
-            out: float32 [stop - start, K], contiguous.
+            out: float32 [stop - start, K], contiguous; or bfloat16, if `narrows` says so.
         """
 
 

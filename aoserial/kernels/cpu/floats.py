@@ -39,6 +39,9 @@ class Bytes(Decoder):
             return {"row_scale": of_outputs(scale, spec)}
         return {"block_scale": scale}
 
+    def narrows(self, parts: Parts) -> bool:
+        return "block_scale" not in parts
+
     def decode(self, spec: Spec, parts: Parts, start: int, stop: int, out: torch.Tensor) -> None:
         form = FORMATS[_format(spec)]
         codes = parts["qdata"][start:stop].view(torch.int8)

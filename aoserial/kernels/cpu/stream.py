@@ -35,23 +35,26 @@ def linear(x: torch.Tensor, decoder: Decoder, spec: Spec, parts: Parts) -> torch
     """x [M, K] times the weight, [M, N] in float32; in float64 for such an x.
 
     Multiplied and added up in float32, so that nothing is rounded to the dtype of `x` but the
-    result; in bfloat16 where that is of `x`, the CPU multiplies it natively, and M is not small.
+    result; in bfloat16 where that is of `x`, the CPU multiplies it natively, and the weight is
+    decoded to it as well, or M is not small.
     """
     if x.dtype == torch.float64:
         decoder = DECODERS["rows"]
     wide = torch.promote_types(x.dtype, torch.float32)
     row_scale = None if x.dtype == torch.float64 else parts.get("row_scale")
-    narrow = x.dtype == torch.bfloat16 and len(x) >= _FEW and multiplies_bfloat16()
+    native = x.dtype == torch.bfloat16 and multiplies_bfloat16()
+    direct = native and decoder.narrows(parts)
+    narrow = direct or (native and len(x) >= _FEW)
     x = decoder.columns(x.contiguous(), spec).to(torch.bfloat16 if narrow else wide)
     y = x.new_empty((len(x), spec.shape[0]), dtype=wide)
 
     def work(start: int, stop: int) -> None:
         for first, last in _cut(start, stop, _CHUNK_BYTES // 4 // max(1, spec.shape[1]), spec):
-            w = SCRATCH.of(wide, last - first, spec.shape[1])
+            w = SCRATCH.of(torch.bfloat16 if direct else wide, last - first, spec.shape[1])
             decoder.decode(spec, parts, first, last, w)
-            if narrow:
+            if narrow and not direct:
                 w = SCRATCH.of(torch.bfloat16, *w.shape).copy_(w)
-            if len(x) == 1:
+            if len(x) == 1 and not narrow:
                 torch.mv(w, x[0], out=y[0, first:last])  # half the time of F.linear
             else:
                 y[:, first:last] = F.linear(x, w)
