@@ -37,6 +37,7 @@ from aoserial.kernels.arithmetic import (
     sparsify,
     untile,
 )
+from aoserial.kernels.autocast import as_autocast
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DEVICES, DeviceInfo
 from aoserial.kernels.gradient import with_gradient
@@ -66,6 +67,7 @@ __all__ = [
     "Reference",
     "Spec",
     "Weight",
+    "as_autocast",
     "check_activation",
     "check_tensor_scale",
     "densify",

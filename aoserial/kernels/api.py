@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from aoserial.errors import ActivationError
+from aoserial.kernels.autocast import as_autocast
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.gradient import with_gradient
 from aoserial.kernels.operators import PREPARED, linear_operator
@@ -31,7 +32,7 @@ def linear(
         backends: another table than the program's own; the same.
 
     Returns:
-        [..., N], in the dtype of `x`.
+        [..., N], in the dtype of `x`, or that of `torch.autocast` where it is on.
 
     Raises:
         ActivationError: `x` or `bias` does not fit the weight.
@@ -39,6 +40,7 @@ def linear(
         PackingError: the backend named cannot take the weight's values.
     """
     check_activation(x, weight.spec, bias, device=weight.parts["qdata"].device)
+    x = as_autocast(x)
     if backend is not None or backends is not None:
         ready = prepare_weight(weight, backends or BACKENDS, backend=backend)
     else:
@@ -47,7 +49,7 @@ def linear(
             y: torch.Tensor = linear_operator(x, parts, spec_text(weight.spec), bias)
             return y
         ready = prepared(weight)
-    return with_gradient(ready.linear, lambda: weight, x, bias)
+    return with_gradient(ready.linear, lambda: weight, x, bias, parts=weight.parts.values())
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

@@ -2,31 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from aoserial.errors import UnsupportedOperationError
+from aoserial.kernels.autocast import Run, without_autocast
 from aoserial.kernels.reference import dequantize
 from aoserial.kernels.spec import Weight
 
-Run = Callable[[torch.Tensor, "torch.Tensor | None"], torch.Tensor]
-
 
 def with_gradient(
-    run: Run, weight: Callable[[], Weight], x: torch.Tensor, bias: torch.Tensor | None
+    run: Run,
+    weight: Callable[[], Weight],
+    x: torch.Tensor,
+    bias: torch.Tensor | None,
+    *,
+    parts: Collection[torch.Tensor],
 ) -> torch.Tensor:
     """`run(x, bias)`, with a gradient where one is asked for.
 
     Args:
         run: a backend's layer.
         weight: gives the canonical weight, for the gradient.
+        parts: what it is made of, which may not be written to before the gradient is asked for.
     """
-    if torch.is_grad_enabled() and (x.requires_grad or (bias is not None and bias.requires_grad)):
-        y: torch.Tensor = _Layer.apply(x, bias, run, weight)  # type: ignore[no-untyped-call]
+    asked = x.requires_grad or (bias is not None and bias.requires_grad)
+    if (asked and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
+        y: torch.Tensor = _Layer.apply(x, bias, run, weight, *parts)  # type: ignore[no-untyped-call]
         return y
-    return run(x, bias)
+    return without_autocast(run, x, bias)
 
 
 def layer_gradient(
@@ -69,18 +76,35 @@ class _Layer(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
         x: torch.Tensor,
         bias: torch.Tensor | None,
         run: Run,
         weight: Callable[[], Weight],
+        *parts: torch.Tensor,
     ) -> torch.Tensor:
-        ctx.weight = weight
+        del weight, parts
+        return without_autocast(run, x, bias)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+        del output
+        x, bias, _, ctx.weight, *parts = inputs
+        # for torch to see whether they are written to; it saves none that is of inference mode
+        ctx.save_for_backward(*(part for part in parts if not part.is_inference()))
         ctx.dtype, ctx.bias_dtype = x.dtype, None if bias is None else bias.dtype
-        return run(x, bias)
+
+    @staticmethod
+    def jvp(*_: Any) -> torch.Tensor:
+        """Refuses, since a backend's operators would lose what forward mode carries along."""
+        raise UnsupportedOperationError(
+            "a layer by a quantized weight has no forward-mode derivative; use reverse mode, or "
+            "F.linear with the weight's dequantize()"
+        )
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor) -> tuple[Any, ...]:
         dtype = ctx.dtype if ctx.needs_input_grad[0] else None
         bias_dtype = ctx.bias_dtype if ctx.needs_input_grad[1] else None
-        return (*layer_gradient(grads[0], ctx.weight, dtype, bias_dtype), None, None)
+        _ = ctx.saved_tensors  # raises where one was written to
+        found = layer_gradient(grads[0], ctx.weight, dtype, bias_dtype)
+        return (*found, *[None] * (len(ctx.needs_input_grad) - len(found)))

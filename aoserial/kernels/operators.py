@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from aoserial.kernels.autocast import without_autocast
 from aoserial.kernels.gradient import layer_gradient
 from aoserial.kernels.prepared import PreparedWeights
 from aoserial.kernels.registry import BACKENDS
@@ -28,7 +29,7 @@ def linear_operator(
         weight: its spec, by `spec_text`.
         bias: [N].
     """
-    return PREPARED.of(weight, _weight(parts, weight)).linear(x, bias)
+    return without_autocast(PREPARED.of(weight, _weight(parts, weight)).linear, x, bias)
 
 
 @linear_operator.register_fake

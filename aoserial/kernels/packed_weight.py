@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 
 from aoserial.errors import PackingError, UnsupportedOperationError
 from aoserial.kernels.api import check_activation, is_traced
+from aoserial.kernels.autocast import as_autocast, without_autocast
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.gradient import with_gradient
 from aoserial.kernels.operators import keep_for_gradient, operator_gradient
@@ -129,6 +130,18 @@ class PackedWeight(torch.Tensor):
         others = {name: getattr(self, _slot(name)) for name in self.origin.others}
         return PackedWeight(self.backend, self.packed, self.origin, others)
 
+    def share_memory_(self) -> Self:
+        """Moves the packed parts to shared memory. (The wrapper has no storage to move.)"""
+        for part in self._held():
+            part.share_memory_()  # type: ignore[no-untyped-call]
+        return self
+
+    def is_shared(self) -> bool:
+        return all(part.is_shared() for part in self._held())  # type: ignore[no-untyped-call]
+
+    def _held(self) -> Iterator[torch.Tensor]:
+        return (getattr(self, name) for name in self.__tensor_flatten__()[0])
+
     def __tensor_flatten__(self) -> tuple[list[str], tuple[str, Origin]]:
         """For compilers: the packed parts, and the rest."""
         names = (*self.packed.parts, *self.origin.others)
@@ -197,7 +210,8 @@ def packed_linear(
         weight: all of it but the tensors, by `packed_text`.
         bias: [N].
     """
-    return _backend(packed_of(weight).backend).linear(x, _packed(parts, weight), bias)
+    run = partial(_run, _backend(packed_of(weight).backend), _packed(parts, weight))
+    return without_autocast(run, x, bias)
 
 
 @packed_linear.register_fake
@@ -226,14 +240,14 @@ def _linear(
         raise UnsupportedOperationError("linear takes a packed weight as its weight only")
     packed = weight.packed
     check_activation(input, packed.spec, bias, device=weight.device)
+    input = as_autocast(input)  # noqa: A001
     parts = list(packed.parts.values())
     if is_traced(input, *parts):
         y: torch.Tensor = packed_linear(input, parts, weight.text, bias)
         return y
     backend = _backend(weight.backend)
-    return with_gradient(
-        partial(_run, backend, packed), lambda: backend.unpack(packed), input, bias
-    )
+    run = partial(_run, backend, packed)
+    return with_gradient(run, lambda: backend.unpack(packed), input, bias, parts=parts)
 
 
 def _run(

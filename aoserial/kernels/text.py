@@ -78,6 +78,8 @@ def _json(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return f"[{','.join([_json(each) for each in value])}]"
+    if isinstance(value, float):
+        return f"{value}".replace("inf", "Infinity").replace("nan", "NaN")
     return f'"{value}"' if isinstance(value, str) else f"{value}"
 
 

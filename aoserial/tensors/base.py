@@ -19,6 +19,7 @@ from torch import nn
 from aoserial.errors import UnsupportedOperationError
 from aoserial.kernels import (
     Weight,
+    as_autocast,
     check_activation,
     is_traced,
     linear,
@@ -151,13 +152,15 @@ class VersionedTensor(Dispatching):
             bias: [N].
 
         Returns:
-            [..., N], in the dtype of `x`.
+            [..., N], in the dtype of `x`, or that of `torch.autocast` where it is on.
         """
         traced = is_traced(x)
         held = self._remembered
         if not traced and held is not None and held.holds_for(self):
             check_activation(x, held.weight.spec, bias, device=self.device)
-            return with_gradient(held.prepared.linear, lambda: held.weight, x, bias)
+            run = held.prepared.linear
+            x = as_autocast(x)
+            return with_gradient(run, lambda: held.weight, x, bias, parts=held.parts)
         weight = self.kernel_weight()
         if weight is None:
             return F.linear(x, self.dequantize().to(x.dtype), bias)

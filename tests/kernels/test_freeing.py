@@ -60,3 +60,14 @@ def test_int4_packed_alone_is_multiplied_by_and_restored_byte_for_byte(
     restore(made)
     for name, part in before.items():
         assert same_bytes(getattr(made.weight, name), part)
+
+
+def test_a_freed_model_may_be_put_into_shared_memory() -> None:
+    made = layer(64, 96, "none")
+    x = torch.randn(2, 96, dtype=torch.bfloat16)
+    expected = made(x)
+    assert prepare(made, free=True) == {"weight": "cpu (freed)"}
+    assert not made.weight.is_shared()
+    made.share_memory()
+    assert made.weight.is_shared()
+    assert torch.equal(made(x), expected)
