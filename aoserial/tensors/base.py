@@ -157,7 +157,7 @@ class VersionedTensor(Dispatching):
         traced = is_traced(x)
         held = self._remembered
         if not traced and held is not None and held.holds_for(self):
-            check_activation(x, held.weight.spec, bias, device=self.device)
+            check_activation(x, held.weight.spec, bias, device=held.parts[0].device)
             run = held.prepared.linear
             x = as_autocast(x)
             return with_gradient(run, lambda: held.weight, x, bias, parts=held.parts)
