@@ -71,7 +71,7 @@ class Reference(Backend):
             return _plain_linear(x, dequantize(weight, torch.float32), bias).to(dtype)
         if spec.kind in _PLAIN_LINEAR:
             return _plain_linear(x, dequantize(weight), bias)
-        if spec.kind == "int8" and spec.block_size[-1] >= spec.shape[-1]:
+        if spec.kind == "int8" and 0 < spec.shape[-1] <= spec.block_size[-1]:
             y = F.linear(x, _codes(weight, dtype)) * _row_scale(weight).to(dtype)
         else:
             y = F.linear(x, dequantize(weight).to(dtype))

@@ -9,7 +9,8 @@ import torch
 from support.products import MAKERS, check
 from support.tensors import same_bytes
 
-from aoserial.kernels import DeviceInfo, Weight
+import aoserial
+from aoserial.kernels import DeviceInfo, Packed, Reference, Weight
 from aoserial.kernels.cpu import Cpu, stream
 
 CPU = DeviceInfo.of(torch.device("cpu"))
@@ -81,3 +82,35 @@ def test_bfloat16_products_where_the_processor_has_them(
     monkeypatch.setattr(stream, "multiplies_bfloat16", lambda: True)
     weight, x = made(name), torch.randn(rows, K, dtype=torch.bfloat16)
     check(product(x, weight), x, weight, None)
+
+
+@pytest.mark.parametrize("name", ["float8 row", "int8 row", "int4 none 32", "intx 3 int", "nvfp4"])
+def test_a_weight_without_columns_gives_the_bias(name: str) -> None:
+    weight, bias = made(name, 16, 0), torch.randn(16)
+    for shape in ((0,), (3, 0), (2, 33, 0)):
+        for found in (product, Reference().linear):
+            held = weight if found is product else Packed(spec=weight.spec, parts=weight.parts)
+            y = found(torch.randn(shape), held, bias)
+            assert torch.equal(y, bias.expand(*shape[:-1], 16))
+
+
+@pytest.mark.parametrize("domain", ["int", "offset", "float"])
+def test_codes_that_cancel_with_their_zero_points_leave_little(domain: str) -> None:
+    scale = torch.rand(N, K // 32, dtype=torch.bfloat16) + 1
+    zero = {"int": 15, "offset": -15, "float": -7}[domain] * (
+        1 if domain == "int" else scale.float()
+    )
+    weight = aoserial.Int4Tensor(
+        torch.full((N, K // 2), 0xFF, dtype=torch.uint8),
+        scale,
+        (1, 32),
+        aoserial.ZeroDomain(domain),
+        torch.as_tensor(zero, dtype=torch.float32).expand(N, K // 32).contiguous(),
+        shape=(N, K),
+        dtype=torch.bfloat16,
+    ).kernel_weight()
+    x = torch.rand(3, K, dtype=torch.bfloat16) + 1
+    packed = Cpu().pack(weight, CPU)
+    assert packed.layout.startswith("int4pack")
+    # what is rounded to bfloat16 twice over, and sums in float32, of terms that are 7 s x at most
+    assert float(Cpu().linear(x, packed).abs().max()) <= 2**-16 * 7 * 2 * 2 * K

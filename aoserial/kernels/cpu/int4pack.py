@@ -26,14 +26,16 @@ _MIDDLE = 8
 class Int4Pack(Kernel):
     """Few rows of bfloat16, and scales in it.
 
-    Scales enter the kernel in the dtype of the activation: others would be rounded. So
-    would zero points but those of the domain `float` in the same dtype; those of others are a
-    second product, in float32, with the sums of the activation over each group:
+    Scales enter the kernel in the dtype of the activation: others would be rounded. It adds what
+    the zero points come to, in the same dtype:
 
         int     (q - z) s = (q - 8) s + (8 - z) s
         offset  q s + z   = (q - 8) s + (8 s + z)
 
-    Where that sum is not finite, the stream takes over: infinities could cancel to NaN.
+    What that dtype rounds off is a second product, in float32, with the sums of the activation over
+    each group. All of it there would be simpler, but the kernel's own result is rounded, which
+    where both are large and cancel is all that would be left. Where a sum is not finite, the
+    stream takes over: infinities could cancel to NaN.
 
     Without the weight's own codes it takes many rows as well, since the stream would have to unpack
     them first.
@@ -137,15 +139,17 @@ def _order(group_index: torch.Tensor, spec: Spec) -> torch.Tensor | None:
 
 
 def _zero(weight: Weight) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """What the kernel adds, [N, K/G] in the dtype of the scale; and what the sums are times."""
+    """What the kernel adds, [N, K/G] in the dtype of the scale; and what the sums are times.
+
+    The latter is float32, None where there is nothing left for it.
+    """
     scale, zero = weight.parts["scale"], weight.parts.get("zero_point")
     nothing, domain = torch.zeros_like(scale), weight.spec.zero_domain
     if domain == "none":
         return nothing, None
-    if zero is None:  # that is, one of zeros
-        zero = nothing
-    if domain == "float" and zero.dtype == scale.dtype:
-        return zero, None
-    wide, value = scale.to(torch.float32), zero.to(torch.float32)
-    shift = {"int": (_MIDDLE - value) * wide, "float": value, "offset": _MIDDLE * wide + value}
-    return nothing, shift[domain]
+    wide = scale.to(torch.float32)
+    value = torch.zeros_like(wide) if zero is None else zero.to(torch.float32)
+    whole = {"int": (_MIDDLE - value) * wide, "float": value, "offset": _MIDDLE * wide + value}
+    rounded = whole[domain].to(scale.dtype)
+    left = whole[domain] - rounded.to(torch.float32)
+    return rounded, left if bool((left != 0).any()) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -56,7 +57,7 @@ class Stream(Kernel):
 def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     """The activation as it meets the weight, [M, K], contiguous; see `reference.activated`."""
     met, _ = activated(x, weight)
-    return met.reshape(x.numel() // max(1, x.shape[-1]), x.shape[-1]).contiguous()
+    return met.reshape(math.prod(x.shape[:-1]), x.shape[-1]).contiguous()
 
 
 def is_symmetric(weight: Weight) -> bool:

@@ -9,8 +9,11 @@ from aoserial.kernels.spec import Spec
 
 
 def are_whole_blocks(spec: Spec) -> bool:
-    """Whether no block is cut short, so that a weight can be viewed as its blocks."""
-    return all(
+    """Whether no block is cut short, so that a weight can be viewed as its blocks.
+
+    One without columns has none.
+    """
+    return spec.shape[-1] > 0 and all(
         size >= length or length % size == 0
         for size, length in zip(spec.block_size, spec.shape, strict=True)
     )
