@@ -63,6 +63,9 @@ class Dispatching(torch.Tensor):
         handler = _find(cls, _ATEN, func) or _find(cls, _ATEN, str(func))
         if handler is not None:
             return handler(func, types, args, kwargs or {})
+        made = func.decompose(*args, **(kwargs or {}))  # in inference mode torch leaves that to us
+        if made is not NotImplemented:
+            return made
         raise UnsupportedOperationError(
             f"{cls.__name__} has no {func}; dequantize() gives a plain tensor that has"
         )

@@ -31,7 +31,12 @@ class Reshaped(torch.Tensor):
     called: ClassVar[str]
 
     def __new__(cls, weight: VersionedTensor, shape: Sequence[int], strides: Sequence[int]) -> Self:
-        tensor = make_wrapper(cls, shape, strides=strides, dtype=weight.dtype, device=weight.device)
+        # to torch it is a view, which counts writes where what it views does
+        inference = torch.is_inference_mode_enabled() and weight.is_inference()
+        with torch.inference_mode(inference):
+            tensor = make_wrapper(
+                cls, shape, strides=strides, dtype=weight.dtype, device=weight.device
+            )
         tensor.weight = weight  # type: ignore[attr-defined]
         return tensor  # type: ignore[return-value]
 
@@ -50,9 +55,12 @@ class Reshaped(torch.Tensor):
     ) -> Any:
         del types
         handler = cls.handlers.get(func) or _COMMON.get(func)
-        if handler is None:
-            raise UnsupportedOperationError(f"a quantized tensor has no {func} behind {cls.called}")
-        return handler(*args, **(kwargs or {}))
+        if handler is not None:
+            return handler(*args, **(kwargs or {}))
+        made = func.decompose(*args, **(kwargs or {}))  # in inference mode torch leaves that to us
+        if made is not NotImplemented:
+            return made
+        raise UnsupportedOperationError(f"a quantized tensor has no {func} behind {cls.called}")
 
     def with_weight(self, weight: VersionedTensor) -> Self:
         """The same of another weight of that shape."""

@@ -70,6 +70,7 @@ class Turned(Backend):
 def turned(monkeypatch: pytest.MonkeyPatch) -> Iterator[Turned]:
     backend = Turned()
     monkeypatch.setattr(BACKENDS, "backends", [backend, *BACKENDS.backends])
+    monkeypatch.setattr(BACKENDS, "_warned", set())
     return backend
 
 
