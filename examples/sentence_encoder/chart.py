@@ -76,15 +76,10 @@ def _labelled(placed: Iterable[tuple[str, float, float]]) -> list[str]:
         at_right = x + 13 + width <= WIDTH - RIGHT
         left = x + 13 if at_right else x - 13 - width
         level = y
-        while clash := next(
-            (
-                height
-                for start, end, height in sorted(taken, key=lambda one: one[2])
-                if start < left + width and left < end and abs(height - level) < LABEL_HEIGHT
-            ),
-            None,
-        ):
-            level = clash + LABEL_HEIGHT
+        beside = (height for start, end, height in taken if start < left + width and left < end)
+        for height in sorted(beside):  # from the top down, so that each is met once
+            if abs(height - level) < LABEL_HEIGHT:
+                level = height + LABEL_HEIGHT
         taken.append((left, left + width, level))
         if level != y:
             drawn.append(_line(x, y, x + 10 if at_right else x - 10, level, "lead"))
