@@ -5,9 +5,12 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import random
+import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -147,6 +150,25 @@ def test_every_format_is_saved_loaded_run_told_of_and_drawn(minilm, folder, tmp_
     drawn = ET.parse(chart).getroot()
     names = {text.text for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
     assert set(told) - {"float32"} <= names
+
+
+def test_names_in_the_chart_never_touch_however_near_their_points_are(encoder):
+    chart = importlib.import_module("sentence_encoder.chart")
+    numbers = random.Random(0)
+    for _ in range(300):
+        placed = [
+            (
+                f"format {n}",
+                numbers.uniform(300, 330),
+                numbers.choice((100.1, 117.1, 133.7)) + n / 7,
+            )
+            for n in range(11)
+        ]
+        drawn = "".join(chart._labelled(placed))
+        heights = sorted(float(found) for found in re.findall(r'<text[^>]* y="([^"]+)"', drawn))
+        assert len(heights) == len(placed)
+        gaps = [below - above for above, below in pairwise(heights)]
+        assert min(gaps) >= chart.LABEL_HEIGHT - 0.11  # coordinates are written to a tenth
 
 
 def test_without_a_model_it_says_where_to_find_one(minilm, monkeypatch, capsys):
