@@ -16,8 +16,6 @@ from aoserial.record import Record
 from aoserial.storage.dtypes import torch_dtype
 from aoserial.tensors import builder
 
-THIS_MACHINE = "cpu"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KernelRow:
@@ -45,7 +43,7 @@ class KernelRow:
 def explain_kernels(
     path: str | os.PathLike[str],
     *,
-    device: str = THIS_MACHINE,
+    device: str = "cpu",
     assume: Mapping[str, str] | None = None,
 ) -> list[KernelRow]:
     """What each quantized weight of a checkpoint would run on, and why not on what comes before.
@@ -57,7 +55,7 @@ def explain_kernels(
         assume: answers to what a file cannot tell.
 
     Raises:
-        ValueError: no device of that name.
+        OptionError: no device of that name.
         AoserialError: whatever `open` raises.
     """
     here = device in ("cpu", "cuda")

@@ -125,12 +125,7 @@ def inspect_command(
 def _show_kernels(path: str, device: str, assume: dict[str, str], *, as_json: bool) -> int:
     from aoserial.checkpoint.explaining import explain_kernels  # imports torch
 
-    try:
-        rows = explain_kernels(path, device=device, assume=assume)
-    except ValueError as error:
-        if isinstance(error, AoserialError):
-            raise
-        raise click.UsageError(str(error)) from None
+    rows = explain_kernels(path, device=device, assume=assume)
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(row) for row in rows], indent=2))
     else:

@@ -41,7 +41,6 @@ from aoserial.kernels.autocast import as_autocast
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DEVICES, DeviceInfo
 from aoserial.kernels.gradient import with_gradient
-from aoserial.kernels.operators import PREPARED
 from aoserial.kernels.packed_weight import PackedWeight
 from aoserial.kernels.prepared import Prepared, note_write
 from aoserial.kernels.preparing import prepare, restore
@@ -60,7 +59,6 @@ __all__ = [
     "Backends",
     "DeviceInfo",
     "HasWeight",
-    "PREPARED",
     "Packed",
     "PackedWeight",
     "Prepared",

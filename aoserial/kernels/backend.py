@@ -60,8 +60,12 @@ class Backend(ABC):
         return Packed(spec=weight.spec, parts=dict(weight.parts))
 
     def unpack(self, packed: Packed) -> Weight:
-        """The weight that was packed, of the same bytes."""
-        return Weight(spec=packed.spec, parts=dict(packed.parts))
+        """The weight that was packed, of the same bytes.
+
+        Its own parts among the packed ones, unless overridden.
+        """
+        names = packed.spec.parts
+        return Weight(spec=packed.spec, parts={name: packed.parts[name] for name in names})
 
     def alone(self, packed: Packed) -> Packed:
         """The packed weight without what it keeps of the canonical one beside its own form.

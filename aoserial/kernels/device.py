@@ -9,6 +9,8 @@ from importlib.util import find_spec
 import torch
 import torch.nn.functional as F  # noqa: N812
 
+from aoserial.errors import OptionError
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceInfo:
@@ -47,10 +49,10 @@ class DeviceInfo:
         """A device of `DEVICES`, `sm90` for an H100, with what is installed for it.
 
         Raises:
-            ValueError: there is none of that name.
+            OptionError: there is none of that name.
         """
         if name not in DEVICES:
-            raise ValueError(f"there is no device {name!r}; there are {', '.join(DEVICES)}")
+            raise OptionError(f"there is no device {name!r}; there are {', '.join(DEVICES)}")
         device = DEVICES[name]
         return replace(device, packages=packages) if device.type == "cuda" else device
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 
 from aoserial.errors import PackingError
-from aoserial.kernels.backend import Packed
-from aoserial.kernels.spec import Weight
 from aoserial.storage.dtypes import dtype_name
 
 _ALIGNMENT_BYTES = 16  # what cuBLASLt asks of a matrix
@@ -34,12 +32,6 @@ def in_rows(codes: torch.Tensor) -> torch.Tensor:
     if codes.is_contiguous() and offset_bytes % _ALIGNMENT_BYTES == 0:
         return codes
     return codes.clone(memory_format=torch.contiguous_format)
-
-
-def original(packed: Packed) -> Weight:
-    """The weight, whose own parts are all among the packed ones."""
-    names = packed.spec.parts
-    return Weight(spec=packed.spec, parts={name: packed.parts[name] for name in names})
 
 
 def finish(y: torch.Tensor, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

@@ -9,6 +9,7 @@ import pytest
 from support import selection
 from support.kernel_weights import FORMATS, weight_of
 
+from aoserial.errors import OptionError
 from aoserial.kernels import BACKENDS, DEVICES, DeviceInfo, explain
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +65,7 @@ def test_a_weight_says_what_it_would_run_on_elsewhere() -> None:
 
 
 def test_a_device_nobody_knows_is_named_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match="no device 'sm91'; there are sm80, sm89"):
+    with pytest.raises(OptionError, match="no device 'sm91'; there are sm80, sm89"):
         DeviceInfo.named("sm91")
 
 

@@ -15,7 +15,7 @@ from aoserial.errors import PackingError
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
-from aoserial.kernels.operands import exactly, finish, in_rows, original
+from aoserial.kernels.operands import exactly, finish, in_rows
 from aoserial.kernels.settings import extent, format_of, weight_extent
 from aoserial.kernels.spec import Spec, Weight
 
@@ -72,9 +72,6 @@ class IntMM(Backend):
         ):
             extra["row_sums"] = parts["qdata"].sum(dim=1, dtype=torch.int32)
         return Packed(spec=spec, parts={**parts, **extra}, layout="int8")
-
-    def unpack(self, packed: Packed) -> Weight:
-        return original(packed)
 
     def linear(
         self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None

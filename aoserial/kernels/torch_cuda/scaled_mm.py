@@ -14,7 +14,7 @@ import torch.nn.functional as F  # noqa: N812
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
-from aoserial.kernels.operands import exactly, finish, in_rows, original
+from aoserial.kernels.operands import exactly, finish, in_rows
 from aoserial.kernels.settings import extent, format_of, weight_extent
 from aoserial.kernels.spec import ActivationSpec, Spec, Weight
 
@@ -82,9 +82,6 @@ class ScaledMM(Backend):
             scale = scale.reshape(1, -1).expand(1, spec.shape[0]).contiguous()
         extra = {"operator_codes": in_rows(parts["qdata"]), "operator_scale": scale}
         return Packed(spec=spec, parts={**parts, **extra}, layout=layout)
-
-    def unpack(self, packed: Packed) -> Weight:
-        return original(packed)
 
     def linear(
         self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None

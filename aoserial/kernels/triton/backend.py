@@ -10,7 +10,7 @@ from aoserial.errors import PackingError
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DeviceInfo
-from aoserial.kernels.operands import exactly, in_rows, original
+from aoserial.kernels.operands import exactly, in_rows
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.settings import extent, format_of, weight_extent
 from aoserial.kernels.spec import Spec, Weight
@@ -90,9 +90,6 @@ class Triton(Backend):
             stored = exactly(parts["zero_point"], torch.float32, "zero_point")
             extra[side] = stored.contiguous()
         return Packed(spec=spec, parts={**parts, **extra}, layout=layout)
-
-    def unpack(self, packed: Packed) -> Weight:
-        return original(packed)
 
     def linear(
         self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
