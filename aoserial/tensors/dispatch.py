@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
@@ -63,12 +64,35 @@ class Dispatching(torch.Tensor):
         handler = _find(cls, _ATEN, func) or _find(cls, _ATEN, str(func))
         if handler is not None:
             return handler(func, types, args, kwargs or {})
-        made = func.decompose(*args, **(kwargs or {}))  # in inference mode torch leaves that to us
-        if made is not NotImplemented:
-            return made
-        raise UnsupportedOperationError(
-            f"{cls.__name__} has no {func}; dequantize() gives a plain tensor that has"
+        return decomposed(
+            func,
+            args,
+            kwargs or {},
+            otherwise=f"{cls.__name__} has no {func}; dequantize() gives a plain tensor that has",
         )
+
+
+def decomposed(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, otherwise: str) -> Any:
+    """What an operator without a handler gives by simpler ones.
+
+    In inference mode torch leaves it to a tensor subclass to take composite operators apart.
+
+    Raises:
+        UnsupportedOperationError: it is no composite; the message is `otherwise`.
+    """
+    made = func.decompose(*args, **kwargs)
+    if made is NotImplemented:
+        raise UnsupportedOperationError(otherwise)
+    return made
+
+
+def made_as(viewed: torch.Tensor) -> AbstractContextManager[None]:
+    """Inference mode, on or off as it has to be for making a view.
+
+    A view counts writes together with what it views, which tensors made in inference mode cannot;
+    so there, too, a view of one that was made outside of it is made outside.
+    """
+    return torch.inference_mode(torch.is_inference_mode_enabled() and viewed.is_inference())
 
 
 def _enter(cls: type, table: str, targets: object) -> Callable[[_Handler], _Handler]:

@@ -10,6 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import return_and_correct_aliasing
 
 from aoserial.tensors.base import VersionedTensor
+from aoserial.tensors.dispatch import made_as
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -53,13 +54,8 @@ def torch_function(*functions: Any) -> Callable[[_Function], _Function]:
 def as_view(
     aten_op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], function: Callable[..., Any]
 ) -> Any:
-    """What `function` makes of the arguments, known to torch as that operator's view of them.
-
-    A view counts writes together with what it views, which tensors made in inference mode cannot;
-    so there, too, a view of one that was made outside of it is made outside.
-    """
-    inference = torch.is_inference_mode_enabled() and args[0].is_inference()
-    with torch.inference_mode(inference):
+    """What `function` makes of the arguments, known to torch as that operator's view of them."""
+    with made_as(args[0]):
         return return_and_correct_aliasing(  # type: ignore[no-untyped-call]
             aten_op, args, kwargs, function(*args, **kwargs)
         )

@@ -11,6 +11,7 @@ import torch
 from aoserial.errors import UnsupportedOperationError
 from aoserial.tensors.base import VersionedTensor
 from aoserial.tensors.classes import make_wrapper
+from aoserial.tensors.dispatch import decomposed, made_as
 
 aten = torch.ops.aten
 
@@ -31,9 +32,7 @@ class Reshaped(torch.Tensor):
     called: ClassVar[str]
 
     def __new__(cls, weight: VersionedTensor, shape: Sequence[int], strides: Sequence[int]) -> Self:
-        # to torch it is a view, which counts writes where what it views does
-        inference = torch.is_inference_mode_enabled() and weight.is_inference()
-        with torch.inference_mode(inference):
+        with made_as(weight):
             tensor = make_wrapper(
                 cls, shape, strides=strides, dtype=weight.dtype, device=weight.device
             )
@@ -57,10 +56,8 @@ class Reshaped(torch.Tensor):
         handler = cls.handlers.get(func) or _COMMON.get(func)
         if handler is not None:
             return handler(*args, **(kwargs or {}))
-        made = func.decompose(*args, **(kwargs or {}))  # in inference mode torch leaves that to us
-        if made is not NotImplemented:
-            return made
-        raise UnsupportedOperationError(f"a quantized tensor has no {func} behind {cls.called}")
+        otherwise = f"a quantized tensor has no {func} behind {cls.called}"
+        return decomposed(func, args, kwargs or {}, otherwise=otherwise)
 
     def with_weight(self, weight: VersionedTensor) -> Self:
         """The same of another weight of that shape."""
