@@ -3,6 +3,7 @@
 from aoserial.tensors import (  # they fill the operator tables
     collectives as collectives,
     joins as joins,
+    lookups as lookups,
     ops as ops,
     pickling as pickling,  # how they are pickled
     products as products,

@@ -49,6 +49,19 @@ class Join:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Pick:
+    """What picking rows, in any order, does to the fields.
+
+    Attributes:
+        parts: name → the dimension along which rows are picked; the others stay whole.
+        attributes: those that change.
+    """
+
+    parts: dict[str, int]
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Resize:
     """The fields of a tensor of another shape: the shapes of parts, and attributes that change."""
 
@@ -85,6 +98,26 @@ def cut(layout: Layout, dim: int, start: int, stop: int) -> Cut:
     whole = set(layout.parts) - set(axes)
     rest = frozenset() if (start, stop) == (0, length) else frozenset(shared | whole)
     return Cut(parts=parts, attributes=changed, shared=rest)
+
+
+def pick(layout: Layout, count: int) -> Pick | None:
+    """What so many rows of the first dimension need; None where they do not lie one by one."""
+    if layout.why_whole(0) is not None:
+        return None
+    parts: dict[str, int] = {}
+    changed: dict[str, Any] = {}
+    try:
+        axes = layout.axes(0)
+    except UnsupportedOperationError:
+        return None
+    for name, axis in axes.items():
+        if axis.covered and axis.attribute is not None:
+            changed[axis.attribute] = _clipped(layout.attributes[axis.attribute], 0, count)
+        elif axis.unit == axis.count == 1:
+            parts[name] = axis.dim
+        else:
+            return None
+    return Pick(parts=parts, attributes=changed)
 
 
 def join(layouts: Sequence[Layout], dim: int, shared: Collection[str] = ()) -> Join:

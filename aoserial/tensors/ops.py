@@ -1,9 +1,9 @@
 """What every `VersionedTensor` does under torch's operators besides computing: copies and moves.
 
-Products are in `products`, slices in `views`. An operator that none of them has raises
-`UnsupportedOperationError`, which names it. Which operators torch calls for what was observed: a
-parameter and a state dict detach, loading into a module copies, moving one calls `_to_copy` and
-swaps, `to_empty` asks `empty_like`, FSDP makes room with `new_zeros`.
+Products are in `products`, embeddings in `lookups`, slices in `views`. An operator that none of
+them has raises `UnsupportedOperationError`, which names it. Which operators torch calls for what
+was observed: a parameter and a state dict detach, loading into a module copies, moving one calls
+`_to_copy` and swaps, `to_empty` asks `empty_like`, FSDP makes room with `new_zeros`.
 """
 
 from __future__ import annotations

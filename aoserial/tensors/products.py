@@ -1,4 +1,4 @@
-"""Computing with quantized weights: products, which ask the weight itself, and look-ups."""
+"""Computing with quantized weights: products, which ask the weight itself."""
 
 from __future__ import annotations
 
@@ -85,25 +85,6 @@ def asks_of_activation(weight: VersionedTensor) -> bool:
     if seen is None:
         return False
     return seen.spec.activation is not None or any(name.startswith("act_") for name in seen.parts)
-
-
-@torch_function(F.embedding)
-def _embedding(
-    input: torch.Tensor,  # noqa: A002
-    weight: torch.Tensor,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    *args: Any,
-    **kwargs: Any,
-) -> torch.Tensor:
-    if max_norm is not None:
-        raise UnsupportedOperationError("max_norm changes the weight; a quantized one cannot be")
-    return F.embedding(input, _plain(weight), padding_idx, None, *args, **kwargs)
-
-
-@operator(aten.embedding.default)
-def _aten_embedding(weight: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-    return aten.embedding.default(_plain(weight), *args, **kwargs)
 
 
 @torch_function(torch.dequantize, torch.Tensor.dequantize)
