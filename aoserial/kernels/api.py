@@ -59,7 +59,9 @@ def is_traced(x: torch.Tensor, *parts: torch.Tensor) -> bool:
     """Whether a layer is to be seen as one operator: by a compiler, or a mode's own tensors."""
     if torch.compiler.is_compiling():
         return True
-    return type(x) not in _PLAIN or any(type(part) not in _PLAIN for part in parts)
+    if type(x) not in _PLAIN:
+        return True
+    return bool(parts) and any(type(part) not in _PLAIN for part in parts)
 
 
 def prepared(weight: Weight) -> Prepared:
