@@ -14,6 +14,7 @@ from aoserial.kernels.cpu.scratch import SCRATCH
 
 _HALF_MANTISSA, _HALF_BIAS = 10, 15
 _BFLOAT_MANTISSA, _BFLOAT_BIAS = 7, 127
+_MAGNITUDE = 127  # the bits of a byte beside the sign
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,14 @@ def has_other_codes(qdata: torch.Tensor, name: str) -> bool:
     """
     codes = qdata.view(torch.uint8)
     if not qdata.is_floating_point():
-        return bool((codes >= 1 << (8 - FORMATS[name].unused)).any())
+        return _most(codes) >= 1 << (8 - FORMATS[name].unused)
     every = torch.arange(256, dtype=torch.uint8)
-    finite = every.view(qdata.dtype).to(torch.float32).isfinite()
-    return any(bool((codes == int(code)).any()) for code in every[~finite])
+    others = every[~every.view(qdata.dtype).to(torch.float32).isfinite()]
+    least = int((others & _MAGNITUDE).min())
+    if least > 0:  # of either sign, the largest magnitudes
+        return _most(codes & _MAGNITUDE) >= least
+    return bool((codes == others).any())  # the one that would be -0
+
+
+def _most(codes: torch.Tensor) -> int:
+    return int(codes.amax()) if codes.numel() else 0
