@@ -55,6 +55,7 @@ def test_autocast_leaves_float64_and_the_products_of_backends() -> None:
     assert torch.equal(y, linear(x, held.kernel_weight(), backend="reference"))
 
 
+@pytest.mark.usefixtures("without_native")
 def test_a_freed_layer_and_a_traced_one_follow_autocast() -> None:
     layer, x = nn.Linear(64, 64, bias=False), torch.randn(3, 64)
     layer.weight = nn.Parameter(weight(), requires_grad=False)

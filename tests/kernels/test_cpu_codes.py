@@ -15,6 +15,8 @@ from aoserial.kernels.arithmetic import ELEMENTS
 from aoserial.kernels.cpu import Cpu
 from aoserial.kernels.cpu.bits import FORMATS
 
+pytestmark = pytest.mark.usefixtures("either")
+
 CPU = DeviceInfo.of(torch.device("cpu"))
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 

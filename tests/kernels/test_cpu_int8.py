@@ -10,6 +10,8 @@ from support.products import check
 from aoserial.kernels import ActivationSpec, DeviceInfo, Weight
 from aoserial.kernels.cpu import Cpu, int8products
 
+pytestmark = pytest.mark.usefixtures("either")
+
 CPU = DeviceInfo.of(torch.device("cpu"))
 VNNI = DeviceInfo(type="cpu", features=frozenset({"avx2", "vnni"}))
 SETTINGS = {

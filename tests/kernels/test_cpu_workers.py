@@ -16,6 +16,8 @@ from aoserial.kernels import DeviceInfo, Weight
 from aoserial.kernels.cpu import Cpu, stream
 from aoserial.kernels.cpu.scratch import Scratch
 
+pytestmark = pytest.mark.usefixtures("either")
+
 CPU = DeviceInfo.of(torch.device("cpu"))
 N, K = 600, 512  # more elements than are streamed without threads
 
@@ -29,6 +31,7 @@ def product(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     return Cpu().linear(x, Cpu().pack(weight, CPU))
 
 
+@pytest.mark.usefixtures("without_native")
 def test_no_buffer_is_as_large_as_the_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SCRATCH", scratch := Scratch())
     monkeypatch.setattr(stream, "_CHUNK_BYTES", 1 << 16)

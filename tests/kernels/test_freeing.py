@@ -10,10 +10,13 @@ from torch import nn
 import aoserial
 from aoserial.kernels import DeviceInfo, PackedWeight, linear, prepare, restore
 
-pytestmark = pytest.mark.skipif(
-    "avx2" not in DeviceInfo.of(torch.device("cpu")).features,
-    reason="this CPU has no AVX2: torch's int4 kernel is NOT checked",
-)
+pytestmark = [
+    pytest.mark.usefixtures("without_native"),  # which needs no form of its own
+    pytest.mark.skipif(
+        "avx2" not in DeviceInfo.of(torch.device("cpu")).features,
+        reason="this CPU has no AVX2: torch's int4 kernel is NOT checked",
+    ),
+]
 
 
 def layer(rows: int, columns: int, domain: str, *, ordered: bool = False) -> nn.Linear:

@@ -14,15 +14,17 @@ from aoserial.kernels.cpu.int4pack import Int4Pack
 from aoserial.kernels.cpu.int8pack import Int8Pack
 from aoserial.kernels.cpu.int8products import Int8Products
 from aoserial.kernels.cpu.kernel import Kernel, Stream, rows
+from aoserial.kernels.cpu.native import Native
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.spec import Spec, Weight
 
 # The first that takes a weight gets what activations suit it; the last takes none.
 KERNELS: dict[str, Kernel] = {
+    "int8 products": Int8Products(),
+    "native": Native(),
     "int4pack": Int4Pack(),
     "int8pack": Int8Pack(),
-    "int8 products": Int8Products(),
     "stream": Stream(),
 }
 
@@ -103,4 +105,5 @@ class Cpu(Backend):
             )
         if bias is not None:
             y = y + bias
-        return y.to(x.dtype).view(*x.shape[:-1], packed.spec.shape[0])
+        y = y.to(x.dtype)
+        return y if x.dim() == 2 else y.view(*x.shape[:-1], packed.spec.shape[0])

@@ -19,7 +19,7 @@ from aoserial.kernels.cpu.scratch import SCRATCH
 from aoserial.kernels.spec import Spec, Weight
 from aoserial.storage.dtypes import torch_dtype
 
-_FP4 = "float4_e2m1fn_x2"
+FP4 = "float4_e2m1fn_x2"
 
 
 class Bytes(Decoder):
@@ -27,12 +27,12 @@ class Bytes(Decoder):
 
     def pack(self, weight: Weight) -> Parts | None:
         spec, parts = weight.spec, weight.parts
-        name = _format(spec)
-        if name == _FP4 or name not in FORMATS or not are_whole_blocks(spec):
+        name = format_name(spec)
+        if name == FP4 or name not in FORMATS or not are_whole_blocks(spec):
             return None
         if has_other_codes(parts["qdata"], name):
             return None
-        scale = exact(_scale(weight), FORMATS[name].factor)
+        scale = exact(scale_of(weight), FORMATS[name].factor)
         if scale is None:
             return None
         if same_along_k(spec):
@@ -43,7 +43,7 @@ class Bytes(Decoder):
         return "block_scale" not in parts
 
     def decode(self, spec: Spec, parts: Parts, start: int, stop: int, out: torch.Tensor) -> None:
-        form = FORMATS[_format(spec)]
+        form = FORMATS[format_name(spec)]
         codes = parts["qdata"][start:stop].view(torch.int8)
         if form.unused:
             high = SCRATCH.of(torch.int8, *codes.shape)
@@ -65,9 +65,9 @@ class Nibbles(Decoder):
     def pack(self, weight: Weight) -> Parts | None:
         spec = weight.spec
         (rows, columns), size = spec.shape, spec.block_size[-1]
-        if _format(spec) != _FP4 or spec.block_size[0] != 1 or size % 2 or columns % size:
+        if format_name(spec) != FP4 or spec.block_size[0] != 1 or size % 2 or columns % size:
             return None
-        scale = exact(_scale(weight), FORMATS[_FP4].factor)
+        scale = exact(scale_of(weight), FORMATS[FP4].factor)
         if scale is None:
             return None
         blocks = weight.parts["qdata"].view(torch.int8).reshape(rows, columns // size, size // 2)
@@ -84,18 +84,19 @@ class Nibbles(Decoder):
         low = torch.mul(high, 16, out=SCRATCH.of(torch.int8, *high.shape))
         values = out.view(len(high), 2, *high.shape[1:])
         for half, codes in enumerate((low, high)):
-            FORMATS[_FP4].decode(codes, values[:, half])
+            FORMATS[FP4].decode(codes, values[:, half])
         values.mul_(parts["block_scale"][start:stop, None, None])
 
 
-def _format(spec: Spec) -> str:
+def format_name(spec: Spec) -> str:
     """The name of the codes' format, empty for those of integers."""
     if spec.kind == "nvfp4":
-        return _FP4
+        return FP4
     return {"float8": spec.data_dtype, "mx": spec.element or ""}.get(spec.kind, "")
 
 
-def _scale(weight: Weight) -> torch.Tensor:
+def scale_of(weight: Weight) -> torch.Tensor:
+    """What the values of the codes are times, a number a block."""
     spec, scale = weight.spec, weight.parts["scale"]
     match spec.kind:
         case "mx":

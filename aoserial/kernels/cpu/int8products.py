@@ -1,8 +1,9 @@
 """int8 weights that meet an int8 activation: products of codes, scaled afterwards in float32.
 
 With VNNI by oneDNN, whose products of bytes are then exact in int32. Without it oneDNN adds pairs
-of products up in int16, where 2 · 255 · 127 saturates; so there few rows of codes go as bfloat16,
-which holds integers to 256 exactly, through the kernel of `int8pack`, and many go to the stream.
+of products up in int16, where 2 · 255 · 127 saturates; so there few rows of codes are multiplied by
+compiled code of our own, exact too, or, as bfloat16, which holds integers to 256, by the kernel of
+`int8pack`; and many go to the stream.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.cpu import int8pack
 from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.cpu.kernel import Kernel, is_symmetric
+from aoserial.kernels.cpu.native import kernel as native, library
 from aoserial.kernels.cpu.scales import same_along_k
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.settings import extent, format_of, leaves_alone
@@ -38,18 +40,18 @@ class Int8Products(Kernel):
             return None
         if 0 in spec.shape or not is_symmetric(weight):
             return None
-        if "vnni" in device.features and spec.shape[1] <= _MOST_COLUMNS and is_exact():
+        exact = spec.shape[1] <= _MOST_COLUMNS
+        if "vnni" in device.features and exact and is_exact():
             sums = weight.parts["qdata"].sum(dim=1, dtype=torch.int32)
             codes = onednn.qlinear_prepack(weight.parts["qdata"].contiguous(), None)
             return {"onednn_codes": codes, "row_sums": sums.to(torch.float32)}
+        if library.LIBRARY is not None and exact and _is_code(weight.parts.get("act_zero_point")):
+            return native.contiguous(weight)
         return int8pack.operands(weight) if int8pack.can_multiply(spec) else None
 
     def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
         spec, parts = weight.spec, weight.parts
-        by_onednn, few = "onednn_codes" in parts, x.numel() <= int8pack.MANY * x.shape[-1]
-        if not x.numel() or "row_scale" not in parts:
-            return None
-        if not by_onednn and not (few and x.dtype == torch.bfloat16):
+        if not x.numel() or "row_scale" not in parts or not _takes(x, parts):
             return None
         scaled = prescaled(x, spec, parts)
         if spec.activation is None or leaves_alone(spec.activation, scaled):
@@ -60,15 +62,32 @@ class Int8Products(Kernel):
         codes = found.codes.reshape(-1, spec.shape[1])
         zero_point = found.zero_point
         if zero_point is not None:
-            zero_point = zero_point.reshape(-1, 1).to(torch.float32)
-        if by_onednn:
+            zero_point = zero_point.reshape(-1, 1)
+        if "onednn_codes" in parts:
             y = of_bytes(codes, parts["onednn_codes"])
             if zero_point is not None:
-                y = y - zero_point * parts["row_sums"]
-        else:
-            values = codes if zero_point is None else codes - zero_point
+                y = y - zero_point.to(torch.float32) * parts["row_sums"]
+        elif "ones" in parts:
+            values = codes if zero_point is None else codes - zero_point.to(torch.float32)
             y = int8pack.multiply(values.to(torch.bfloat16), parts)
+        else:
+            wide = codes.to(torch.int16)
+            values = wide if zero_point is None else (wide - zero_point).to(torch.int16)
+            y = native.multiply_codes(values, parts)
         return y * found.scale.reshape(-1, 1).to(torch.float32) * parts["row_scale"]
+
+
+def _takes(x: torch.Tensor, parts: Parts) -> bool:
+    if "onednn_codes" in parts:
+        return True
+    if "ones" in parts:
+        return x.dtype == torch.bfloat16 and x.numel() <= int8pack.MANY * x.shape[-1]
+    return native.takes(x)
+
+
+def _is_code(zero_point: torch.Tensor | None) -> bool:
+    """Whether codes less a stored zero point are as large as those of int8 are at most."""
+    return zero_point is None or bool((zero_point.to(torch.int8) == zero_point).all())
 
 
 def of_bytes(codes: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ from aoserial.kernels.spec import Spec, Weight
 
 # By kind and zero domain: what is taken from each code before it is scaled, the middle code or the
 # zero point; and whether the zero point is added after. See `arithmetic.affine`.
-_MEANINGS = {
+MEANINGS = {
     ("int8", "none"): ("zero", False),
     ("intx", "none"): ("zero", False),
     ("intx", "int"): ("zero", False),
@@ -29,7 +29,7 @@ _MEANINGS = {
     ("int4", "float"): ("middle", True),
     ("int4", "offset"): ("nothing", True),
 }
-_MIDDLE = 8  # of the codes of int4
+MIDDLE = 8  # of the codes of int4
 
 
 class Integers(Decoder):
@@ -37,7 +37,7 @@ class Integers(Decoder):
 
     def pack(self, weight: Weight) -> Parts | None:
         spec, parts = weight.spec, weight.parts
-        meaning = _MEANINGS.get((spec.kind, spec.zero_domain))
+        meaning = MEANINGS.get((spec.kind, spec.zero_domain))
         if meaning is None or "group_index" in parts or not are_whole_blocks(spec):
             return None
         if spec.kind == "int4" and spec.block_size[-1] % 2:
@@ -65,8 +65,8 @@ class Integers(Decoder):
         if spec.kind == "int4":
             halves = 2
             _write_nibbles(codes, out)
-            if _MEANINGS["int4", spec.zero_domain][0] == "middle":
-                out.sub_(_MIDDLE)
+            if MEANINGS["int4", spec.zero_domain][0] == "middle":
+                out.sub_(MIDDLE)
         else:
             out.copy_(codes)
         for name, apply in (

@@ -57,7 +57,9 @@ class Stream(Kernel):
 def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     """The activation as it meets the weight, [M, K], contiguous; see `reference.activated`."""
     met, _ = activated(x, weight)
-    return met.reshape(math.prod(x.shape[:-1]), x.shape[-1]).contiguous()
+    if met.dim() != 2:
+        met = met.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return met.contiguous()
 
 
 def is_symmetric(weight: Weight) -> bool:

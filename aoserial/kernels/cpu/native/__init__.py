@@ -1,0 +1,5 @@
+"""Few rows of activations times codes as they are in memory, by compiled code of our own."""
+
+from aoserial.kernels.cpu.native.kernel import Native
+
+__all__ = ["Native"]

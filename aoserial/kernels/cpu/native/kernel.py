@@ -1,0 +1,156 @@
+"""The kernel: which weights `products.c` takes, and what it is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from aoserial.kernels.cpu.bits import has_other_codes
+from aoserial.kernels.cpu.decoder import Parts
+from aoserial.kernels.cpu.floats import FP4, format_name, scale_of
+from aoserial.kernels.cpu.integers import MEANINGS, MIDDLE
+from aoserial.kernels.cpu.kernel import Kernel, rows
+from aoserial.kernels.cpu.native import library
+from aoserial.kernels.cpu.native.library import LANES, Library
+from aoserial.kernels.cpu.native.products import Numbers, of_codes, of_numbers
+from aoserial.kernels.cpu.scales import are_whole_blocks, exact
+from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.spec import Spec, Weight
+
+_MANY = 32  # rows of an activation above which decoding once for all of them is faster
+
+
+class Form(NamedTuple):
+    """How codes are read.
+
+    Attributes:
+        decoder: the one of `FORMATS` that reads them.
+        bits: of a code.
+        unit: of the values that it gives.
+        less: what these are less than the codes.
+        factor: what scales are to be multiplied by.
+    """
+
+    decoder: str
+    bits: int = 8
+    unit: float = 1.0
+    less: int = 0
+    factor: float = 1.0
+
+
+_FORMS: Mapping[str, Form] = {
+    "int4": Form("int4", 4, unit=2.0**-28, less=MIDDLE),
+    "int8": Form("int8", unit=2.0**-24),
+    "intx": Form("int8", unit=2.0**-24),
+    "float8_e5m2": Form("float8_e5m2"),
+    "float8_e4m3fn": Form("float8_e4m3fn"),
+    "float8_e4m3fnuz": Form("float8_e4m3fn", factor=0.5),  # its bits mean half as much
+    "float6_e3m2fn": Form("float6_e3m2fn"),
+    "float6_e2m3fn": Form("float6_e2m3fn"),
+    FP4: Form(FP4, 4),
+}
+
+
+class Native(Kernel):
+    """Few rows of any dtype but float64, by the weight's own codes."""
+
+    def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        del device
+        return operands(weight)
+
+    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
+        return multiply(rows(x, weight), weight) if takes(x) else None
+
+
+def takes(x: torch.Tensor) -> bool:
+    return x.dtype != torch.float64 and x.numel() <= _MANY * x.shape[-1]
+
+
+def operands(weight: Weight) -> dict[str, torch.Tensor] | None:
+    """What `multiply` needs beside the weight's parts; None where it does not take the weight.
+
+    `native_scale`, `native_taken` and `native_added` are float32, [N or less, K or less], a number
+    a block; `native_codes` are the codes where those of the weight are not contiguous.
+    """
+    spec, codes = weight.spec, weight.parts["qdata"]
+    form = _form(spec)
+    if library.LIBRARY is None or form is None or not _fits(spec, form):
+        return None
+    if "group_index" in weight.parts:
+        return None
+    name = format_name(spec)
+    if name not in ("", FP4) and has_other_codes(codes, name):
+        return None
+    numbers = _numbers(weight, form)
+    return None if numbers is None else {**numbers, **contiguous(weight)}
+
+
+def contiguous(weight: Weight) -> dict[str, torch.Tensor]:
+    """Its codes, if they are not contiguous."""
+    codes = weight.parts["qdata"]
+    return {} if codes.is_contiguous() else {"native_codes": codes.contiguous()}
+
+
+def multiply(x: torch.Tensor, weight: Weight) -> torch.Tensor:
+    """x [M, K], contiguous, times the weight, [M, N] in float32: decoded and added up in it.
+
+    `x` is multiplied by the decoder's unit before: what is below 2^-98 then may lose bits, as
+    subnormal numbers do.
+    """
+    form, parts = _form(weight.spec), weight.parts
+    assert form is not None, "packed by `operands`"
+    numbers = Numbers(
+        codes=parts.get("native_codes", parts["qdata"]),
+        scale=parts["native_scale"],
+        taken=parts.get("native_taken"),
+        added=parts.get("native_added"),
+        decoder=form.decoder,
+        bits=form.bits,
+        unit=form.unit,
+    )
+    return of_numbers(_there(), x.to(torch.float32), numbers)
+
+
+def multiply_codes(x: torch.Tensor, parts: Parts) -> torch.Tensor:
+    """Codes less their zero points, [M, K] in int16, times a weight's int8, [M, N] in float32."""
+    return of_codes(_there(), x.contiguous(), parts.get("native_codes", parts["qdata"]))
+
+
+def _there() -> Library:
+    found = library.LIBRARY
+    assert found is not None, "it was there when the weight was packed"
+    return found
+
+
+def _form(spec: Spec) -> Form | None:
+    return _FORMS.get(format_name(spec) or spec.kind)
+
+
+def _fits(spec: Spec, form: Form) -> bool:
+    """Whether rows are whole vectors, and these have one group each, or two or four."""
+    codes = 32 // form.bits  # of neighbouring columns, in a lane
+    if not are_whole_blocks(spec) or 0 in spec.shape or spec.shape[1] % (codes * LANES):
+        return False
+    size = min(spec.block_size[1], spec.shape[1])
+    return size % (codes * LANES) == 0 or size in (2 * codes, 4 * codes)
+
+
+def _numbers(weight: Weight, form: Form) -> dict[str, torch.Tensor] | None:
+    """Scales, and what is taken and added; None where float32 does not hold them."""
+    spec, zero = weight.spec, weight.parts.get("zero_point")
+    found = {"scale": exact(scale_of(weight), form.factor)}
+    if not format_name(spec):
+        meaning, adds = MEANINGS[spec.kind, spec.zero_domain]
+        taken = torch.full_like(weight.parts["scale"], -form.less, dtype=torch.float64)
+        if meaning == "middle":
+            taken += MIDDLE
+        elif meaning == "zero" and zero is not None:
+            taken += zero
+        if adds and zero is not None:
+            found["added"] = exact(zero, 1 / form.unit)
+        if "added" in found or bool(taken.any()):
+            found["taken"] = exact(taken, 1 / form.unit)
+    numbers = {f"native_{name}": value for name, value in found.items() if value is not None}
+    return numbers if len(numbers) == len(found) else None

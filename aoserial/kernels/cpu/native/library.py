@@ -1,0 +1,92 @@
+"""`products.c` as a library, where it was compiled when aoserial was installed.
+
+It is no extension module: it knows nothing of Python, so the interpreter lets other threads run
+while it works. The name of its file has the digest of its source, by which one that was built of
+another source, with other parameters perhaps, is not found.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = Path(__file__).with_name("products.c")
+SWITCH = "AOSERIAL_NATIVE"  # 0 leaves the library alone
+FORMATS = (  # in the order of products.c
+    "int8",
+    "int4",
+    "float8_e5m2",
+    "float8_e4m3fn",
+    "float6_e3m2fn",
+    "float6_e2m3fn",
+    "float4_e2m1fn_x2",
+)
+MOST_ROWS = 16  # of an activation, at a time
+LANES = 8
+
+
+class WeightStruct(ctypes.Structure):
+    """The `struct weight` of products.c."""
+
+    _fields_ = (
+        ("codes", ctypes.c_void_p),
+        ("scale", ctypes.c_void_p),
+        ("taken", ctypes.c_void_p),
+        ("added", ctypes.c_void_p),
+        ("rows", ctypes.c_int64),
+        ("columns", ctypes.c_int64),
+        ("group", ctypes.c_int64),
+        ("block_rows", ctypes.c_int64),
+        ("format", ctypes.c_int32),
+    )
+
+
+# Of a weight, the address of x and its rows, that of y, the first row of the weight that is still
+# to do, and the number of threads.
+Multiply = Callable[[WeightStruct, int, int, int, ctypes.c_int64, int], None]
+
+
+class Library(NamedTuple):
+    """The functions of products.c.
+
+    Attributes:
+        place: of the address of x, its rows and columns, a code's bits, the decoder's unit, and the
+            address of what `multiply` takes.
+        has_threads: whether it finds threads by itself.
+    """
+
+    place: Callable[[int, int, int, int, float, int], None]
+    multiply: Multiply
+    multiply_codes: Multiply
+    has_threads: bool
+
+
+def path() -> Path:
+    """Where the library of this source is, or would be."""
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
+    return SOURCE.with_name(f"products-{digest[:16]}.so")
+
+
+def load() -> Library | None:
+    """None where it was not compiled, or is not to be used."""
+    if os.environ.get(SWITCH) == "0" or sys.byteorder != "little" or not path().exists():
+        return None
+    found = ctypes.CDLL(str(path()))
+    address, count, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
+    place, multiply = found.aoserial_place, found.aoserial_multiply
+    place.argtypes = [address, count, count, number, ctypes.c_float, address]
+    multiply_codes = found.aoserial_multiply_codes
+    for function in (multiply, multiply_codes):
+        weight, first = ctypes.POINTER(WeightStruct), ctypes.POINTER(count)
+        function.argtypes = [weight, address, count, address, first, number]
+    for function in (place, multiply, multiply_codes):
+        function.restype = None
+    return Library(place, multiply, multiply_codes, bool(found.aoserial_has_threads()))
+
+
+LIBRARY = load()

@@ -1,0 +1,205 @@
+"""The compiled code of the cpu backend: every code, every shape it takes, and when it is absent."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from support.kernel_weights import int8_activation, weight_of, with_activation, with_part
+from support.products import MAKERS, check
+
+from aoserial.kernels import DeviceInfo, Weight
+from aoserial.kernels.arithmetic import decode, element_of, pack_nibbles
+from aoserial.kernels.cpu import Cpu
+from aoserial.kernels.cpu.native import kernel, library, products
+
+CPU = DeviceInfo.of(torch.device("cpu"))
+ROOT = Path(__file__).parents[2]
+there = pytest.mark.skipif(
+    library.LIBRARY is None, reason="products.c is NOT compiled: it is NOT checked"
+)
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz")
+
+
+def one_hot_products(weight: Weight) -> torch.Tensor:
+    """[N, K]: each of the weight's elements by itself, by the compiled code."""
+    added = kernel.operands(weight)
+    assert added is not None, "the compiled code takes it"
+    held = Weight(spec=weight.spec, parts={**weight.parts, **added})
+    return kernel.multiply(torch.eye(weight.spec.shape[1]), held).t()
+
+
+def coded(name: str, codes: torch.Tensor, **spec: object) -> Weight:
+    """A weight of these codes with scales of 0.75, a row a scale."""
+    weight = MAKERS[name](torch.randn(16, 64, dtype=torch.bfloat16))
+    block = (1, codes.shape[1] * (2 if codes.dtype == torch.uint8 and "int4" in name else 1))
+    found = replace(weight.spec, shape=(len(codes), block[1]), block_size=block, **spec)
+    scale = torch.full((len(codes), 1), 0.75)
+    return Weight(
+        spec=replace(found, parts=("qdata", "scale")), parts={"qdata": codes, "scale": scale}
+    )
+
+
+@there
+@pytest.mark.parametrize("dtype", FLOAT8)
+@pytest.mark.parametrize("subnormals_are_zeros", [False, True])
+def test_every_finite_code_of_float8_is_exact(dtype: str, subnormals_are_zeros: bool) -> None:
+    codes = torch.arange(256, dtype=torch.uint8).view(getattr(torch, dtype))
+    values = codes.to(torch.float32)
+    codes = torch.where(values.isfinite(), codes.view(torch.uint8), 0).view(codes.dtype)
+    weight = coded(
+        "float8 row",
+        torch.stack([codes, codes.view(torch.uint8).flip(0).view(codes.dtype)]),
+        data_dtype=dtype,
+    )
+    torch.set_flush_denormal(subnormals_are_zeros)
+    try:
+        found = one_hot_products(weight)
+    finally:
+        torch.set_flush_denormal(False)
+    assert torch.equal(found, weight.parts["qdata"].to(torch.float32) * 0.75)
+
+
+@there
+def test_every_code_of_integers_is_exact() -> None:
+    int8 = torch.arange(-128, 128).to(torch.int8)
+    found = one_hot_products(coded("int8 row", torch.stack([int8, int8.flip(0)])))
+    assert torch.equal(found, torch.stack([int8, int8.flip(0)]) * 0.75)
+    int4 = torch.arange(16).repeat(4)
+    codes = torch.stack([int4, int4.flip(0)])
+    found = one_hot_products(coded("int4 none 32", pack_nibbles(codes.to(torch.uint8))))
+    assert torch.equal(found, (codes - 8) * 0.75)
+
+
+@there
+@pytest.mark.parametrize("element", ["float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn_x2"])
+def test_every_code_of_small_elements_is_exact(element: str) -> None:
+    two_a_byte = element.endswith("x2")
+    weight = MAKERS[f"mx {torch.float4_e2m1fn_x2 if two_a_byte else element}"](torch.randn(1, 64))
+    codes = torch.arange(16 if two_a_byte else 64, dtype=torch.uint8).repeat(4 if two_a_byte else 1)
+    row = pack_nibbles(codes[None]) if two_a_byte else codes[None]
+    halves = torch.full((1, 2), 126, dtype=torch.uint8)  # 2**(126 - 127)
+    parts = {"qdata": row, "scale": halves}
+    parts = {name: part.view(weight.parts[name].dtype) for name, part in parts.items()}
+    found = one_hot_products(Weight(spec=weight.spec, parts=parts))
+    assert torch.equal(found[0], decode(codes, element_of(element)) / 2)
+
+
+@there
+@pytest.mark.parametrize("domain", ["none", "int", "float", "offset"])
+@pytest.mark.parametrize("size", [16, 32, 64, 128, 192])
+def test_groups_that_share_a_vector_and_vectors_that_share_a_group(domain: str, size: int) -> None:
+    torch.manual_seed(size)
+    weight = MAKERS[f"int4 {domain} 32"](torch.randn(37, 384, dtype=torch.bfloat16))
+    groups = 384 // size
+    parts = {"qdata": weight.parts["qdata"], "scale": torch.rand(37, groups) + 0.5}
+    if domain == "int":
+        parts["zero_point"] = torch.randint(0, 16, (37, groups), dtype=torch.int8)
+    elif domain != "none":
+        parts["zero_point"] = torch.randn(37, groups)
+    spec = replace(weight.spec, block_size=(1, size))
+    weight = Weight(spec=spec, parts={name: parts[name] for name in spec.parts})
+    packed = Cpu().pack(weight, CPU)
+    assert packed.layout.startswith("native")
+    for rows in (1, 2, 15, 17, 32):
+        x = torch.randn(rows, 384)
+        check(Cpu().linear(x, packed), x, weight, None)
+
+
+@there
+def test_it_takes_codes_where_they_are() -> None:
+    for name in ("float8 row", "int8 row", "int4 none 32", "nvfp4"):
+        weight = MAKERS[name](torch.randn(48, 64, dtype=torch.bfloat16))
+        added = kernel.operands(weight)
+        assert added is not None
+        assert added.keys() == {"native_scale"}
+
+
+@there
+def test_codes_that_are_not_contiguous() -> None:
+    weight = MAKERS["float8 row"](torch.randn(48, 64, dtype=torch.bfloat16))
+    parts = {**weight.parts, "qdata": weight.parts["qdata"].t().contiguous().t()}
+    weight, x = Weight(spec=weight.spec, parts=parts), torch.randn(3, 64)
+    packed = Cpu().pack(weight, CPU)
+    assert packed.layout.startswith("native")
+    check(Cpu().linear(x, packed), x, weight, None)
+
+
+@there
+@pytest.mark.parametrize("has_threads", [True, False])
+def test_threads_of_torch_and_of_our_own_share_a_product(
+    has_threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "LIBRARY", library.LIBRARY._replace(has_threads=has_threads))
+    monkeypatch.setattr(products, "_SMALL", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    weights = [MAKERS[name](torch.randn(333, 64)) for name in ("float8 row", "int4 int 32")]
+    weights.append(with_activation(weight_of("int8 row", (333, 64)), int8_activation("row")))
+    for weight in weights:
+        x = torch.randn(3, 64)
+        check(Cpu().linear(x, Cpu().pack(weight, CPU)), x, weight, None)
+
+
+@there
+def test_products_of_codes_are_exact_in_int32() -> None:
+    x = torch.randint(-255, 256, (3, 1 << 16), dtype=torch.int16)
+    codes = torch.full((2, 1 << 16), -128, dtype=torch.int8)
+    x[0], x[1] = 255, -255
+    found = products.of_codes(library.LIBRARY, x, codes)
+    assert torch.equal(found.double(), (x.double() @ codes.double().t()).float().double())
+
+
+@there
+def test_a_stored_zero_point_beyond_codes_goes_elsewhere() -> None:
+    asks = int8_activation("tensor", static=True, mapping="asymmetric")
+    weight = with_activation(weight_of("int8 row", (48, 64)), asks)
+    weight = with_part(weight, "act_scale", torch.tensor(0.05))
+    weight = with_part(weight, "act_zero_point", torch.tensor(70_000, dtype=torch.int32))
+    assert not Cpu().pack(weight, CPU).layout.startswith("native")
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is NO C compiler")
+def test_it_compiles_without_a_warning(tmp_path: Path) -> None:
+    compiler = shlex.split(os.environ.get("CC", "cc"))
+    flags = ("-O0", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-fPIC", "-shared")
+    command = [*compiler, *flags, "-o", str(tmp_path / "products.so"), str(library.SOURCE)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_it_torchs_operators_do() -> None:
+    program = (
+        "import torch\n"
+        "from aoserial import Float8Tensor\n"
+        "from aoserial.kernels.cpu.native import library\n"
+        "weight = Float8Tensor.from_float(torch.randn(48, 64))\n"
+        "torch.nn.functional.linear(torch.randn(1, 64), weight)\n"
+        "print(library.LIBRARY, weight._remembered.prepared.packed.layout)\n"
+    )
+    environment = {**os.environ, library.SWITCH: "0", "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.stdout == "None stream, bytes\n", done.stderr
+
+
+def test_the_library_of_another_source_is_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = library.path().name
+    source = tmp_path / library.SOURCE.name
+    source.write_text(library.SOURCE.read_text() + "\n")
+    monkeypatch.setattr(library, "SOURCE", source)
+    assert library.path().name != before
+    assert library.load() is None
