@@ -133,18 +133,42 @@ def test_codes_that_are_not_contiguous() -> None:
 
 
 @there
-@pytest.mark.parametrize("has_threads", [True, False])
-def test_threads_of_torch_and_of_our_own_share_a_product(
-    has_threads: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(library, "LIBRARY", library.LIBRARY._replace(has_threads=has_threads))
+def test_threads_share_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_SMALL", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     weights = [MAKERS[name](torch.randn(333, 64)) for name in ("float8 row", "int4 int 32")]
     weights.append(with_activation(weight_of("int8 row", (333, 64)), int8_activation("row")))
     for weight in weights:
-        x = torch.randn(3, 64)
-        check(Cpu().linear(x, Cpu().pack(weight, CPU)), x, weight, None)
+        for rows in (3, 19):
+            x = torch.randn(rows, 64)
+            check(Cpu().linear(x, Cpu().pack(weight, CPU)), x, weight, None)
+
+
+FORK = """
+import os, torch
+import torch.nn.functional as F
+from aoserial import Float8Tensor
+torch.set_num_threads(2)
+weight, x = Float8Tensor.from_float(torch.randn(1024, 512)), torch.randn(1, 512)
+expected = F.linear(x, weight)
+child = os.fork()
+if child == 0:
+    os._exit(0 if torch.equal(F.linear(x, weight), expected) else 1)
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@there
+def test_a_fork_does_not_wait_for_the_threads_of_its_parent() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout == "0\n", done.stderr
 
 
 @there

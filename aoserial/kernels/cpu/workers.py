@@ -18,17 +18,11 @@ _MOST = 16  # threads; they take turns in Python, for some 5 of every 60 µs
 
 
 class Workers:
-    """As many threads as torch was set to use when they were first needed.
-
-    Attributes:
-        forked: this process is a fork, which has none of its parent's threads. OpenMP's would be
-            waited for without end.
-    """
+    """As many threads as torch was set to use when they were first needed."""
 
     def __init__(self) -> None:
-        self.forked = False
         self._forget()
-        os.register_at_fork(after_in_child=self._start_anew)
+        os.register_at_fork(after_in_child=self._forget)  # a fork has none of its parent's threads
 
     def run(self, work: Callable[[int, int], None], ranges: Iterable[tuple[int, int]]) -> None:
         """Calls `work` for each range, and returns when all are done.
@@ -38,23 +32,6 @@ class Workers:
         pool = self._started()
         for done in [pool.submit(_in_inference_mode, work, *each) for each in ranges]:
             done.result()
-
-    def together(self, work: Callable[[], None]) -> None:
-        """Calls `work` in each thread and in this one, and returns when all are done.
-
-        It is to share itself out, and to let go of Python's lock while it works.
-        """
-        pool = self._started()
-        others = [pool.submit(work) for _ in range(torch.get_num_threads() - 1)]
-        try:
-            work()
-        finally:
-            for done in others:
-                done.result()
-
-    def _start_anew(self) -> None:
-        self.forked = True
-        self._forget()
 
     def _forget(self) -> None:
         self._lock = Lock()

@@ -110,7 +110,8 @@ def multiply(x: torch.Tensor, weight: Weight) -> torch.Tensor:
         bits=form.bits,
         unit=form.unit,
     )
-    return of_numbers(_there(), x.to(torch.float32), numbers)
+    x = x if x.dtype == torch.bfloat16 else x.to(torch.float32)
+    return of_numbers(_there(), x, numbers)
 
 
 def multiply_codes(x: torch.Tensor, parts: Parts) -> torch.Tensor:

@@ -43,27 +43,22 @@ class WeightStruct(ctypes.Structure):
         ("group", ctypes.c_int64),
         ("block_rows", ctypes.c_int64),
         ("format", ctypes.c_int32),
+        ("bits", ctypes.c_int32),
+        ("unit", ctypes.c_float),
     )
-
-
-# Of a weight, the address of x and its rows, that of y, the first row of the weight that is still
-# to do, and the number of threads.
-Multiply = Callable[[WeightStruct, int, int, int, ctypes.c_int64, int], None]
 
 
 class Library(NamedTuple):
     """The functions of products.c.
 
     Attributes:
-        place: of the address of x, its rows and columns, a code's bits, the decoder's unit, and the
-            address of what `multiply` takes.
-        has_threads: whether it finds threads by itself.
+        multiply: of a weight, the address of x, whether it is bfloat16, its rows, the addresses of
+            room for `MOST_ROWS` of them and of y, and the number of threads.
+        multiply_codes: of a weight, the address of x, its rows, that of y, the number of threads.
     """
 
-    place: Callable[[int, int, int, int, float, int], None]
-    multiply: Multiply
-    multiply_codes: Multiply
-    has_threads: bool
+    multiply: Callable[[WeightStruct, int, bool, int, int, int, int], None]
+    multiply_codes: Callable[[WeightStruct, int, int, int, int], None]
 
 
 def path() -> Path:
@@ -77,16 +72,13 @@ def load() -> Library | None:
     if os.environ.get(SWITCH) == "0" or sys.byteorder != "little" or not path().exists():
         return None
     found = ctypes.CDLL(str(path()))
-    address, count, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int32
-    place, multiply = found.aoserial_place, found.aoserial_multiply
-    place.argtypes = [address, count, count, number, ctypes.c_float, address]
-    multiply_codes = found.aoserial_multiply_codes
-    for function in (multiply, multiply_codes):
-        weight, first = ctypes.POINTER(WeightStruct), ctypes.POINTER(count)
-        function.argtypes = [weight, address, count, address, first, number]
-    for function in (place, multiply, multiply_codes):
-        function.restype = None
-    return Library(place, multiply, multiply_codes, bool(found.aoserial_has_threads()))
+    multiply, multiply_codes = found.aoserial_multiply, found.aoserial_multiply_codes
+    weight, address = ctypes.POINTER(WeightStruct), ctypes.c_void_p
+    count, number = ctypes.c_int64, ctypes.c_int32
+    multiply.argtypes = [weight, address, number, count, address, address, number]
+    multiply_codes.argtypes = [weight, address, count, address, number]
+    multiply.restype = multiply_codes.restype = None
+    return Library(multiply, multiply_codes)
 
 
 LIBRARY = load()

@@ -27,10 +27,11 @@ typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(1), may_alia
 struct weight {
     const uint8_t *codes;
     const float *scale;
-    const float *taken; /* from each code, in units of its decoder; or NULL */
+    const float *taken; /* from each code, in the decoder's unit; or NULL */
     const float *added; /* to each scaled code, in the same units; or NULL, as `taken` then is not */
     int64_t rows, columns, group, block_rows;
-    int32_t format;
+    int32_t format, bits; /* of a code */
+    float unit;           /* of what the decoder gives */
 };
 
 INLINE ints shifted(ints words, const int left) {
@@ -141,20 +142,21 @@ struct product {
     const struct weight *weight;
     const void *x;
     float *y;
-    int64_t count, *next;
+    int64_t count;
+    int64_t next; /* the first row that nobody has taken */
 };
 
-static int taken_rows(const struct product *of, int64_t *start, int64_t *stop) {
+static int take_rows(struct product *of, int64_t *start, int64_t *stop) {
     enum { STEP = 32 };
-    *start = __atomic_fetch_add(of->next, STEP, __ATOMIC_RELAXED);
+    *start = __atomic_fetch_add(&of->next, STEP, __ATOMIC_RELAXED);
     *stop = *start + STEP < of->weight->rows ? *start + STEP : of->weight->rows;
     return *start < *stop;
 }
 
 FOR_EACH_CPU static void share_numbers(void *argument) {
-    const struct product *of = argument;
+    struct product *of = argument;
     const struct weight *weight = of->weight;
-    for (int64_t start, stop; taken_rows(of, &start, &stop);) {
+    for (int64_t start, stop; take_rows(of, &start, &stop);) {
         switch (weight->format) { /* in the order of library.py's FORMATS */
         case 0: some_rows(weight, start, stop, of->x, of->count, of->y, int8, 8); break;
         case 1: some_rows(weight, start, stop, of->x, of->count, of->y, int4, 4); break;
@@ -169,9 +171,9 @@ FOR_EACH_CPU static void share_numbers(void *argument) {
 
 /* The compiler makes vectors of the innermost loop, if it may take its time. */
 FOR_EACH_CPU __attribute__((optimize("O3"))) static void share_codes(void *argument) {
-    const struct product *of = argument;
+    struct product *of = argument;
     const int64_t rows = of->weight->rows, columns = of->weight->columns;
-    for (int64_t start, stop; taken_rows(of, &start, &stop);)
+    for (int64_t start, stop; take_rows(of, &start, &stop);)
         for (int64_t row = start; row < stop; row++)
             for (int64_t m = 0; m < of->count; m++) {
                 const int8_t *codes = (const int8_t *)of->weight->codes + row * columns;
@@ -183,49 +185,65 @@ FOR_EACH_CPU __attribute__((optimize("O3"))) static void share_codes(void *argum
 }
 
 /* OpenMP's threads are those of torch's own operators: they wait for work by spinning, so others
- * would get their cores late. Absent where the process has loaded no such library. */
+ * would get their cores late. NULL where the process has loaded no such library. */
 #ifdef __linux__
 __attribute__((weak)) void GOMP_parallel(void (*)(void *), void *, unsigned, unsigned);
 #else
 static void (*const GOMP_parallel)(void (*)(void *), void *, unsigned, unsigned) = 0;
 #endif
 
-int32_t aoserial_has_threads(void) { return GOMP_parallel != 0; }
-
-static void run(void (*work)(void *), struct product *of, int32_t threads) {
-    if (threads > 1)
-        GOMP_parallel(work, of, (unsigned)threads, 0);
+static void run(void (*work)(void *), struct product of, int32_t threads) {
+    if (threads > 1 && GOMP_parallel)
+        GOMP_parallel(work, &of, (unsigned)threads, 0);
     else
-        work(of);
+        work(&of);
 }
 
-/* placed = x[count, columns] times the decoder's unit, in the order that `one_row` takes. */
-void aoserial_place(const float *x, int64_t count, int64_t columns, int32_t bits, float unit,
-                    float *placed) {
-    const int64_t codes = 32 / bits;
+static float widened(uint16_t bfloat16) {
+    union { uint32_t bits; float value; } wide = {(uint32_t)bfloat16 << 16};
+    return wide.value;
+}
+
+/* Writes x[count, columns] times the decoder's unit, in the order that `one_row` takes. */
+INLINE void place(const struct weight *weight, const void *x, const int is_bfloat16, int64_t count,
+                  float *placed) {
+    const int64_t columns = weight->columns, codes = 32 / weight->bits;
     for (int64_t first = 0; first < columns; first += codes * LANES)
         for (int64_t m = 0; m < count; m++)
             for (int64_t i = 0; i < codes; i++)
-                for (int64_t lane = 0; lane < LANES; lane++)
-                    *placed++ = x[m * columns + first + lane * codes + i] * unit;
+                for (int64_t lane = 0; lane < LANES; lane++) {
+                    const int64_t at = m * columns + first + lane * codes + i;
+                    const float value =
+                        is_bfloat16 ? widened(((const uint16_t *)x)[at]) : ((const float *)x)[at];
+                    *placed++ = value * weight->unit;
+                }
 }
 
 /* y[count, rows] = x[count, columns] times the weight.
  *
- * x: as `aoserial_place` wrote it, `count` at most 16.
- * next: the first row that no thread has taken. Callers that share it share out the work.
- * threads: to call beside the caller's own, itself among them; 1 where there are none.
+ * x: bfloat16 or float32.
+ * placed: room for as many rows of x as there are, or 16, in float32.
+ * threads: of OpenMP, where the process has it.
  */
-void aoserial_multiply(const struct weight *weight, const float *x, int64_t count, float *y,
-                       int64_t *next, int32_t threads) {
-    struct product of = {weight, x, y, count, next};
-    run(share_numbers, &of, threads);
+void aoserial_multiply(const struct weight *weight, const void *x, int32_t is_bfloat16,
+                       int64_t count, float *placed, float *y, int32_t threads) {
+    const int64_t bytes = weight->columns * (is_bfloat16 ? 2 : 4);
+    for (int64_t start = 0; start < count; start += MOST_ROWS) {
+        const int64_t some = count - start < MOST_ROWS ? count - start : MOST_ROWS;
+        const char *first = (const char *)x + start * bytes;
+        if (is_bfloat16)
+            place(weight, first, 1, some, placed);
+        else
+            place(weight, first, 0, some, placed);
+        struct product of = {weight, placed, y + start * weight->rows, some, 0};
+        run(share_numbers, of, threads);
+    }
 }
 
-/* The same of int8 codes, by what stands for the activation: x[count, columns], as it is. Of
- * magnitudes up to 255, 65536 columns at most: sums in int32 are exact, and rounded once. */
+/* The same of int8 codes, by what stands for the activation: x[count, columns]. Of magnitudes up to
+ * 255, 65536 columns at most: sums in int32 are exact, and rounded once. */
 void aoserial_multiply_codes(const struct weight *weight, const int16_t *x, int64_t count, float *y,
-                             int64_t *next, int32_t threads) {
-    struct product of = {weight, x, y, count, next};
-    run(share_codes, &of, threads);
+                             int32_t threads) {
+    struct product of = {weight, x, y, count, 0};
+    run(share_codes, of, threads);
 }

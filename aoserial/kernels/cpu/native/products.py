@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
+import os
 from typing import NamedTuple
 
 import torch
 
-from aoserial.kernels.cpu.native.library import FORMATS, MOST_ROWS, Library, Multiply, WeightStruct
-from aoserial.kernels.cpu.workers import WORKERS
+from aoserial.kernels.cpu.native.library import FORMATS, MOST_ROWS, Library, WeightStruct
 
 _SMALL = 1 << 18  # elements of a weight below which threads cost more than they save
 
@@ -32,7 +31,7 @@ class Numbers(NamedTuple):
 
 
 def of_numbers(library: Library, x: torch.Tensor, numbers: Numbers) -> torch.Tensor:
-    """x [M, K] in float32, contiguous, times a weight, [M, N] in float32."""
+    """x [M, K] in bfloat16 or float32, contiguous, times a weight, [M, N] in float32."""
     codes, scale, taken, added, decoder, bits, unit = numbers
     (count, columns), rows = x.shape, codes.shape[0]
     weight = WeightStruct(
@@ -45,42 +44,44 @@ def of_numbers(library: Library, x: torch.Tensor, numbers: Numbers) -> torch.Ten
         group=columns // scale.shape[1],
         block_rows=rows // scale.shape[0],
         format=FORMATS.index(decoder),
+        bits=bits,
+        unit=unit,
     )
+    placed = torch.empty((min(count, MOST_ROWS), columns), dtype=torch.float32)
     y = torch.empty((count, rows), dtype=torch.float32)
-    for start in range(0, count, MOST_ROWS):
-        some, of_some = x, y
-        if count > MOST_ROWS:
-            some, of_some = x[start : start + MOST_ROWS], y[start : start + MOST_ROWS]
-        placed = torch.empty_like(some)
-        library.place(some.data_ptr(), some.shape[0], columns, bits, unit, placed.data_ptr())
-        _share(library, library.multiply, weight, placed, of_some)
+    library.multiply(
+        weight,
+        x.data_ptr(),
+        x.dtype == torch.bfloat16,
+        count,
+        placed.data_ptr(),
+        y.data_ptr(),
+        _threads(rows * columns),
+    )
     return y
 
 
 def of_codes(library: Library, x: torch.Tensor, codes: torch.Tensor) -> torch.Tensor:
-    """x [M, K] in int16 times int8 codes [N, K], contiguous both: [M, N], float32.
+    """x [M, K] in int16 times int8 codes [N, K], contiguous both: [M, N] in float32.
 
     Sums are exact, and rounded once, for |x| up to 255 and K up to 65536.
     """
     (count, columns), rows = x.shape, codes.shape[0]
     y = torch.empty((count, rows), dtype=torch.float32)
     weight = WeightStruct(codes=codes.data_ptr(), rows=rows, columns=columns)
-    _share(library, library.multiply_codes, weight, x, y)
+    threads = _threads(rows * columns)
+    library.multiply_codes(weight, x.data_ptr(), count, y.data_ptr(), threads)
     return y
 
 
-def _share(
-    library: Library, multiply: Multiply, weight: WeightStruct, x: torch.Tensor, y: torch.Tensor
-) -> None:
-    """Calls `multiply` on torch's own threads, or on ours where it has none that it could call."""
-    count, first = x.shape[0], ctypes.c_int64(0)
+class _Process:
+    """Whether this one is a fork: it has none of its parent's threads, and would wait for them."""
 
-    def work(threads: int = 1) -> None:
-        multiply(weight, x.data_ptr(), count, y.data_ptr(), first, threads)
+    is_fork = False
 
-    small = weight.rows * weight.columns < _SMALL
-    threads = 1 if small else torch.get_num_threads()
-    if threads == 1 or (library.has_threads and not WORKERS.forked):
-        work(threads)
-    else:
-        WORKERS.together(work)
+
+os.register_at_fork(after_in_child=lambda: setattr(_Process, "is_fork", True))
+
+
+def _threads(elements: int) -> int:
+    return 1 if elements < _SMALL or _Process.is_fork else torch.get_num_threads()
