@@ -227,3 +227,15 @@ def test_the_library_of_another_source_is_not_found(
     monkeypatch.setattr(library, "SOURCE", source)
     assert library.path().name != before
     assert library.load() is None
+
+
+def test_a_library_that_cannot_be_loaded_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / library.SOURCE.name
+    monkeypatch.setattr(library, "SOURCE", source)
+    assert library.load() is None  # as in a package without its source
+    source.write_text(library.SOURCE.name)
+    library.path().write_bytes(b"no library")
+    with pytest.warns(UserWarning, match="small batches on CPUs run more slowly"):
+        assert library.load() is None

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -68,10 +69,16 @@ def path() -> Path:
 
 
 def load() -> Library | None:
-    """None where it was not compiled, or is not to be used."""
-    if os.environ.get(SWITCH) == "0" or sys.byteorder != "little" or not path().exists():
+    """None where it was not compiled, or is not to be used; with a warning where it cannot be."""
+    if os.environ.get(SWITCH) == "0" or sys.byteorder != "little":
         return None
-    found = ctypes.CDLL(str(path()))
+    if not SOURCE.exists() or not path().exists():
+        return None
+    try:
+        found = ctypes.CDLL(str(path()))
+    except OSError as error:
+        warnings.warn(f"{error}: small batches on CPUs run more slowly", stacklevel=2)
+        return None
     multiply, multiply_codes = found.aoserial_multiply, found.aoserial_multiply_codes
     weight, address = ctypes.POINTER(WeightStruct), ctypes.c_void_p
     count, number = ctypes.c_int64, ctypes.c_int32
