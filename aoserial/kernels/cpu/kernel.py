@@ -59,7 +59,8 @@ def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     met, _ = activated(x, weight)
     if met.dim() != 2:
         met = met.reshape(math.prod(x.shape[:-1]), x.shape[-1])
-    return met.contiguous()
+    # one without elements is contiguous to torch whatever its strides, but not to its kernels
+    return met.contiguous() if met.numel() else met.new_empty(met.shape)
 
 
 def is_symmetric(weight: Weight) -> bool:
