@@ -144,6 +144,43 @@ def test_threads_share_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
             check(Cpu().linear(x, Cpu().pack(weight, CPU)), x, weight, None)
 
 
+UNSEEN = """
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from aoserial.kernels import linear
+from support.kernel_weights import int8_activation, weight_of, with_activation
+weight = weight_of("float8 row", (48, 64))
+for held in (weight, with_activation(weight_of("int8 row", (48, 64)), int8_activation("row"))):
+    x = torch.randn(2, 64)
+    y = linear(x, held)  # packed here
+    layer = lambda x: linear(x, held)
+    with torch.device("meta"):
+        torch.testing.assert_close(layer(x), y)
+    torch.testing.assert_close(layer(torch._neg_view(-x)), y)
+    assert not layer(torch._efficientzerotensor(x.shape)).any()
+    torch.testing.assert_close(torch.func.functionalize(layer)(x), y)
+    torch.testing.assert_close(make_fx(layer)(torch.ones(2, 64))(x), y)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert layer(x).shape == y.shape
+print("done")
+"""
+
+
+@there
+def test_what_is_not_plain_memory_is_left_to_operators() -> None:
+    """In a process of its own, which reading what is not there would kill."""
+    done = subprocess.run(
+        [sys.executable, "-c", UNSEEN],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
+    )
+    assert done.stdout == "done\n", (done.returncode, done.stderr)
+
+
 FORK = """
 import os, torch
 import torch.nn.functional as F

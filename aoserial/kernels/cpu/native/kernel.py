@@ -19,6 +19,14 @@ from aoserial.kernels.cpu.scales import are_whole_blocks, exact
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec, Weight
 
+_keys, _Key = torch._C.DispatchKeySet, torch._C.DispatchKey
+_PLAIN = (
+    _keys(_Key.CPU)
+    | _keys(_Key.BackendSelect)
+    | _keys(_Key.ADInplaceOrView)
+    | _keys(_Key.AutogradCPU)
+    | _keys(_Key.AutocastCPU)
+).raw_repr()
 _MANY = 32  # rows of an activation above which decoding once for all of them is faster
 
 
@@ -65,7 +73,18 @@ class Native(Kernel):
 
 
 def takes(x: torch.Tensor) -> bool:
-    return x.dtype != torch.float64 and x.numel() <= _MANY * x.shape[-1]
+    few = x.dtype != torch.float64 and x.numel() <= _MANY * x.shape[-1]
+    return few and _is_plain(x)
+
+
+def _is_plain(x: torch.Tensor) -> bool:
+    """Whether all there is to `x` is its memory, and torch's operators do nothing but compute.
+
+    Tracers, fake tensors and `torch.func` see operators alone, and so would miss the product; a
+    tensor to be negated when it is read, or of zeros that nobody has stored, is not its memory.
+    """
+    found = torch._C._dispatch_keys(x) | torch._C._dispatch_tls_local_include_set()
+    return not found.raw_repr() & ~_PLAIN
 
 
 def operands(weight: Weight) -> dict[str, torch.Tensor] | None:

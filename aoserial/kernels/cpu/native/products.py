@@ -47,8 +47,8 @@ def of_numbers(library: Library, x: torch.Tensor, numbers: Numbers) -> torch.Ten
         bits=bits,
         unit=unit,
     )
-    placed = torch.empty((min(count, MOST_ROWS), columns), dtype=torch.float32)
-    y = torch.empty((count, rows), dtype=torch.float32)
+    placed = x.new_empty((min(count, MOST_ROWS), columns), dtype=torch.float32)
+    y = x.new_empty((count, rows), dtype=torch.float32)  # where x is, by whatever default
     library.multiply(
         weight,
         x.data_ptr(),
@@ -67,7 +67,7 @@ def of_codes(library: Library, x: torch.Tensor, codes: torch.Tensor) -> torch.Te
     Sums are exact, and rounded once, for |x| up to 255 and K up to 65536.
     """
     (count, columns), rows = x.shape, codes.shape[0]
-    y = torch.empty((count, rows), dtype=torch.float32)
+    y = x.new_empty((count, rows), dtype=torch.float32)  # where x is, by whatever default
     weight = WeightStruct(codes=codes.data_ptr(), rows=rows, columns=columns)
     threads = _threads(rows * columns)
     library.multiply_codes(weight, x.data_ptr(), count, y.data_ptr(), threads)
