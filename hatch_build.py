@@ -9,6 +9,7 @@ import sys
 import sysconfig
 from pathlib import Path
 from runpy import run_path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -37,17 +38,18 @@ class NativeBuildHook(BuildHookInterface):
 def _compiled(source: Path, made: Path) -> bool:
     """Whether it could be; what was made of another source goes."""
     for old in made.parent.glob("products-*.so"):
-        old.unlink()
+        old.unlink(missing_ok=True)
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    beside = made.with_suffix(".new")  # so that nobody loads the half of one
-    command = [*compiler, *_FLAGS, "-o", str(beside), str(source)]
-    try:
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-    except OSError as error:
-        print(f"aoserial goes without compiled kernels: {error}", file=sys.stderr)
-        return False
-    if done.returncode != 0:
-        print(f"aoserial goes without compiled kernels: {done.stderr[-2000:]}", file=sys.stderr)
-        return False
-    beside.rename(made)
+    with TemporaryDirectory(dir=made.parent) as beside:  # nobody loads the half of a library
+        whole = Path(beside, made.name)
+        command = [*compiler, *_FLAGS, "-o", str(whole), str(source)]
+        try:
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+        except OSError as error:
+            print(f"aoserial goes without compiled kernels: {error}", file=sys.stderr)
+            return False
+        if done.returncode != 0:
+            print(f"aoserial goes without compiled kernels: {done.stderr[-2000:]}", file=sys.stderr)
+            return False
+        whole.replace(made)
     return True

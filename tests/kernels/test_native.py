@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import torch
@@ -276,3 +277,19 @@ def test_a_library_that_cannot_be_loaded_is_told_of(
     library.path().write_bytes(b"no library")
     with pytest.warns(UserWarning, match="small batches on CPUs run more slowly"):
         assert library.load() is None
+
+
+def test_compilers_at_once_write_files_of_their_own(tmp_path: Path) -> None:
+    pytest.importorskip("hatchling")
+    compiled = run_path(str(ROOT / "hatch_build.py"))["_compiled"]
+    compiler = tmp_path / "cc"  # it notes where it was to write to, and writes there
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\necho "$2" | tee "$2"\n')
+    compiler.chmod(0o755)
+    made, written = tmp_path / "products-1.so", []
+    for _ in range(2):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("CC", str(compiler))
+            assert compiled(tmp_path / "products.c", made)
+        written.append(made.read_text())
+    assert written[0] != written[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cc", "products-1.so"]
