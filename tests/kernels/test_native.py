@@ -134,6 +134,15 @@ def test_codes_that_are_not_contiguous() -> None:
 
 
 @there
+def test_parts_of_other_shapes_go_elsewhere() -> None:
+    weight = MAKERS["int4 float 32"](torch.randn(48, 64, dtype=torch.bfloat16))
+    assert kernel.operands(weight) is not None
+    for name, part in weight.parts.items():
+        assert kernel.operands(with_part(weight, name, part[:1])) is None
+        assert kernel.operands(with_part(weight, name, part[:, :1])) is None
+
+
+@there
 def test_threads_share_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(products, "_SMALL", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)

@@ -103,7 +103,9 @@ def operands(weight: Weight) -> dict[str, torch.Tensor] | None:
     if name not in ("", FP4) and has_other_codes(codes, name):
         return None
     numbers = _numbers(weight, form)
-    return None if numbers is None else {**numbers, **contiguous(weight)}
+    if numbers is None or not _have_shapes(numbers, weight, form):
+        return None
+    return {**numbers, **contiguous(weight)}
 
 
 def contiguous(weight: Weight) -> dict[str, torch.Tensor]:
@@ -155,6 +157,16 @@ def _fits(spec: Spec, form: Form) -> bool:
         return False
     size = min(spec.block_size[1], spec.shape[1])
     return size % (codes * LANES) == 0 or size in (2 * codes, 4 * codes)
+
+
+def _have_shapes(numbers: Parts, weight: Weight, form: Form) -> bool:
+    """Whether parts are as large as the weight says; `products.c` would read beyond others."""
+    (rows, columns), sizes = weight.spec.shape, weight.spec.block_size
+    blocks = (-(-rows // sizes[0]), -(-columns // sizes[1]))
+    codes = (rows, columns * form.bits // 8)
+    return weight.parts["qdata"].shape == codes and all(
+        number.shape == blocks for number in numbers.values()
+    )
 
 
 def _numbers(weight: Weight, form: Form) -> dict[str, torch.Tensor] | None:
