@@ -99,10 +99,11 @@ def test_infinities_and_nan_of_activations_go_where_the_reference_lets_them(name
         assert torch.equal(found.isinf(), expected.isinf())
 
 
-def test_infinities_of_quantized_activations_too() -> None:
-    weight = with_activation(weight_of("int8 row"), int8_activation("row"))
-    x = torch.randn(3, 256, dtype=torch.bfloat16)
-    x[1, 7], x[2, 9] = torch.inf, torch.nan
+@pytest.mark.parametrize("mapping", ["symmetric", "asymmetric"])
+def test_infinities_of_quantized_activations_too(mapping: str) -> None:
+    weight = with_activation(weight_of("int8 row"), int8_activation("row", mapping=mapping))
+    x = torch.randn(4, 256, dtype=torch.bfloat16)
+    x[1, 7], x[2, 9], x[3, 11] = torch.inf, torch.nan, -torch.inf
     found, expected = product(x, weight), linear(x, weight, backend="reference")
     assert torch.equal(found.isfinite(), expected.isfinite())
     assert not expected[1:].isfinite().any()

@@ -281,6 +281,7 @@ def test_a_library_that_cannot_be_loaded_is_told_of(
 ) -> None:
     source = tmp_path / library.SOURCE.name
     monkeypatch.setattr(library, "SOURCE", source)
+    monkeypatch.setenv(library.SWITCH, "1")
     assert library.load() is None  # as in a package without its source
     source.write_text(library.SOURCE.name)
     library.path().write_bytes(b"no library")

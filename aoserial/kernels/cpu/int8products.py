@@ -45,7 +45,7 @@ class Int8Products(Kernel):
             sums = weight.parts["qdata"].sum(dim=1, dtype=torch.int32)
             codes = onednn.qlinear_prepack(weight.parts["qdata"].contiguous(), None)
             return {"onednn_codes": codes, "row_sums": sums.to(torch.float32)}
-        if library.LIBRARY is not None and exact and _is_code(weight.parts.get("act_zero_point")):
+        if library.LIBRARY is not None and exact and _is_whole(weight):
             return native.contiguous(weight)
         return int8pack.operands(weight) if int8pack.can_multiply(spec) else None
 
@@ -74,7 +74,9 @@ class Int8Products(Kernel):
             wide = codes.to(torch.int16)
             values = wide if zero_point is None else (wide - zero_point).to(torch.int16)
             y = native.multiply_codes(values, parts)
-        return y * found.scale.reshape(-1, 1).to(torch.float32) * parts["row_scale"]
+        scale = found.scale.reshape(-1, 1).to(torch.float32)
+        scale = scale + (scale - scale)  # NaN where infinite, as are codes of 0 times it
+        return y * scale * parts["row_scale"]
 
 
 def _takes(x: torch.Tensor, parts: Parts) -> bool:
@@ -85,8 +87,11 @@ def _takes(x: torch.Tensor, parts: Parts) -> bool:
     return native.takes(x)
 
 
-def _is_code(zero_point: torch.Tensor | None) -> bool:
-    """Whether codes less a stored zero point are as large as those of int8 are at most."""
+def _is_whole(weight: Weight) -> bool:
+    """Whether all codes are there, and less a stored zero point none is beyond 255."""
+    codes, zero_point = weight.parts["qdata"], weight.parts.get("act_zero_point")
+    if codes.shape != weight.spec.shape:
+        return False
     return zero_point is None or bool((zero_point.to(torch.int8) == zero_point).all())
 
 
