@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from support.programs import run_program
 
 from aoserial.kernels import DeviceInfo
 
-ROOT = Path(__file__).parents[2]
 PROGRAM = """
-import sys
-sys.path[:0] = [{root!r}, {tests!r}]
 import torch
 from support.products import MAKERS, check
 from support.kernel_weights import int8_activation, with_activation
@@ -35,10 +28,10 @@ weights = [make(w) for make in MAKERS.values()]
 weights.append(with_activation(MAKERS["int8 row"](w), int8_activation("row")))
 for weight in weights:
     for offset in (1, 8, 16, 59):
-        parts = {{
+        parts = {
             name: misaligned(part, offset if part.itemsize == 1 else offset // 4 * 4)
             for name, part in weight.parts.items()
-        }}
+        }
         moved = Weight(spec=weight.spec, parts=parts)
         packed = backend.pack(moved, device)
         for rows in (1, 3, 33):
@@ -53,14 +46,6 @@ print("done", len(weights))
 def test_misaligned_tensors_are_multiplied_whatever_the_capability(capability: str) -> None:
     if capability != "default" and capability not in DeviceInfo.of(torch.device("cpu")).features:
         pytest.skip(f"this processor has no {capability}")
-    program = PROGRAM.format(root=str(ROOT), tests=str(ROOT / "tests"))
-    environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    done = run_program(PROGRAM, seconds=None, ATEN_CPU_CAPABILITY=capability, OMP_NUM_THREADS="1")
     assert done.returncode == 0, f"{done.returncode}: {done.stderr[-2000:]}"
     assert done.stdout.startswith("done")

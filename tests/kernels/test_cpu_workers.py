@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 import torch
 from support.products import check
+from support.programs import run_program
 
 from aoserial import Float8Tensor, NVFP4Tensor
 from aoserial.kernels import DeviceInfo, Weight
@@ -79,8 +77,7 @@ def test_several_threads_may_multiply_at_once() -> None:
 
 
 PROGRAM = """
-import os, sys, threading
-sys.path[:0] = {path!r}
+import os, threading
 import torch
 torch.set_num_threads(2)
 from tests.kernels.test_cpu_workers import made, product
@@ -103,9 +100,5 @@ print("done")
 
 
 def test_torchs_own_threads_stay_and_a_fork_starts_its_own() -> None:
-    root = Path(__file__).parents[2]
-    program = PROGRAM.format(path=[str(root), str(root / "tests")])
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=60
-    )
+    done = run_program(PROGRAM)
     assert done.stdout == "done\n", done.stderr

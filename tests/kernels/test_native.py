@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
@@ -15,6 +14,7 @@ import pytest
 import torch
 from support.kernel_weights import int8_activation, weight_of, with_activation, with_part
 from support.products import MAKERS, check
+from support.programs import ROOT, run_program
 
 from aoserial.kernels import DeviceInfo, Weight
 from aoserial.kernels.arithmetic import decode, element_of, pack_nibbles
@@ -22,7 +22,6 @@ from aoserial.kernels.cpu import Cpu
 from aoserial.kernels.cpu.native import kernel, library, products
 
 CPU = DeviceInfo.of(torch.device("cpu"))
-ROOT = Path(__file__).parents[2]
 there = pytest.mark.skipif(
     library.LIBRARY is None, reason="products.c is NOT compiled: it is NOT checked"
 )
@@ -180,14 +179,7 @@ print("done")
 @there
 def test_what_is_not_plain_memory_is_left_to_operators() -> None:
     """In a process of its own, which reading what is not there would kill."""
-    done = subprocess.run(
-        [sys.executable, "-c", UNSEEN],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])},
-    )
+    done = run_program(UNSEEN)
     assert done.stdout == "done\n", (done.returncode, done.stderr)
 
 
@@ -207,14 +199,7 @@ print(os.waitpid(child, 0)[1])
 
 @there
 def test_a_fork_does_not_wait_for_the_threads_of_its_parent() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", FORK],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
+    done = run_program(FORK)
     assert done.stdout == "0\n", done.stderr
 
 
@@ -254,14 +239,7 @@ def test_without_it_torchs_operators_do() -> None:
         "torch.nn.functional.linear(torch.randn(1, 64), weight)\n"
         "print(library.LIBRARY, weight._remembered.prepared.packed.layout)\n"
     )
-    environment = {**os.environ, library.SWITCH: "0", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=environment,
-    )
+    done = run_program(program, **{library.SWITCH: "0"})
     assert done.stdout == "None stream, bytes\n", done.stderr
 
 
