@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from aoserial.errors import UnsupportedOperationError
 from aoserial.tensors import geometry
 from aoserial.tensors.base import VersionedTensor
-from aoserial.tensors.operators import operator, torch_function
+from aoserial.tensors.operators import operator, plain, torch_function
 
 aten = torch.ops.aten
 
@@ -29,14 +29,14 @@ def _embedding(
     found = _looked_up(weight, input)
     if found is not None:
         return found
-    return F.embedding(input, _plain(weight), padding_idx, None, *args, **kwargs)
+    return F.embedding(input, plain(weight), padding_idx, None, *args, **kwargs)
 
 
 @operator(aten.embedding.default)  # reached in inference mode, below torch functions
 def _aten_embedding(weight: torch.Tensor, indices: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     found = _looked_up(weight, indices)
     return (
-        aten.embedding.default(_plain(weight), indices, *args, **kwargs) if found is None else found
+        aten.embedding.default(plain(weight), indices, *args, **kwargs) if found is None else found
     )
 
 
@@ -57,7 +57,3 @@ def _looked_up(table: torch.Tensor, indices: torch.Tensor) -> torch.Tensor | Non
     shape = (count, table.shape[1])
     rows = table.with_parts(parts, shape=shape, attributes=picked.attributes).dequantize()
     return rows.view(*indices.shape, table.shape[1])
-
-
-def _plain(weight: torch.Tensor) -> torch.Tensor:
-    return weight.dequantize() if isinstance(weight, VersionedTensor) else weight

@@ -74,6 +74,11 @@ def view_of(part: torch.Tensor, aten_op: Any, *args: Any) -> torch.Tensor:
         return aten_op(part, *args)  # type: ignore[no-any-return]
 
 
+def plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The plain tensor that this one stands for, itself if it is one."""
+    return tensor.dequantize() if isinstance(tensor, VersionedTensor) else tensor
+
+
 def lend(view: VersionedTensor, names: frozenset[str]) -> VersionedTensor:
     """The view, with the names of parts it shares with the rest of the tensor it is a view of."""
     if names:

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from aoserial.errors import UnsupportedOperationError
 from aoserial.tensors.base import VersionedTensor
-from aoserial.tensors.operators import operator, torch_function
+from aoserial.tensors.operators import operator, plain, torch_function
 from aoserial.tensors.transposed import Transposed, swaps_last, transposition
 
 aten = torch.ops.aten
@@ -76,7 +76,7 @@ def _plain_product(
                 f"a {type(weight).__name__} that quantizes or scales its activation is multiplied "
                 f"as F.linear(x, w) or x @ w.mT, without gradients"
             )
-    return product(_plain(left), _plain(right))
+    return product(plain(left), plain(right))
 
 
 def asks_of_activation(weight: VersionedTensor) -> bool:
@@ -90,7 +90,3 @@ def asks_of_activation(weight: VersionedTensor) -> bool:
 @torch_function(torch.dequantize, torch.Tensor.dequantize)
 def _dequantize(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     return tensor.dequantize(*args, **kwargs)
-
-
-def _plain(weight: torch.Tensor) -> torch.Tensor:
-    return weight.dequantize() if isinstance(weight, VersionedTensor) else weight
