@@ -26,9 +26,9 @@ class Remembered:
 
     def holds_for(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor still has these very fields, and nothing was written to its parts."""
-        now = tensor.__dict__.get
+        now = tensor.__dict__
         for name, value in self.fields.items():
-            if now(name) is not value:
+            if now.get(name) is not value:
                 return False
         return self.prepared.is_of(self.parts)
 

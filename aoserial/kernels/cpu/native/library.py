@@ -72,10 +72,10 @@ def load() -> Library | None:
     """None where it was not compiled, or is not to be used; with a warning where it cannot be."""
     if os.environ.get(SWITCH) == "0" or sys.byteorder != "little":
         return None
-    if not SOURCE.exists() or not path().exists():
+    if not SOURCE.exists() or not (built := path()).exists():
         return None
     try:
-        found = ctypes.CDLL(str(path()))
+        found = ctypes.CDLL(str(built))
     except OSError as error:
         warnings.warn(f"{error}: small batches on CPUs run more slowly", stacklevel=2)
         return None
