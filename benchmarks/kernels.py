@@ -21,7 +21,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from aoserial import Float8Tensor, Int4Tensor, Int8Tensor, NVFP4Tensor
-from aoserial.kernels import ActivationSpec, DeviceInfo, Packed, Weight, dequantize
+from aoserial.kernels import ActivationSpec, DeviceInfo, Weight, dequantize
 from aoserial.kernels.cpu import Cpu
 
 SHAPES = {"4096 × 4096": (4096, 4096), "14336 × 4096": (14336, 4096)}  # the second: Llama-8B's MLP
@@ -132,8 +132,8 @@ def _plain(w: torch.Tensor) -> Layer:
 
 def _packed(weight: Weight) -> Layer:
     backend = Cpu()
-    packed: Packed = backend.pack(weight, DeviceInfo.of(torch.device("cpu")))
-    return lambda x: backend.linear(x, packed)
+    run = backend.bind(backend.pack(weight, DeviceInfo.of(torch.device("cpu"))))
+    return lambda x: run(x, None)
 
 
 def _dequantized(weight: Weight) -> Layer:

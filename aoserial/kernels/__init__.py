@@ -37,10 +37,9 @@ from aoserial.kernels.arithmetic import (
     sparsify,
     untile,
 )
-from aoserial.kernels.autocast import as_autocast
 from aoserial.kernels.backend import Backend, Packed
 from aoserial.kernels.device import DEVICES, DeviceInfo
-from aoserial.kernels.gradient import with_gradient
+from aoserial.kernels.gradient import eager_layer
 from aoserial.kernels.packed_weight import PackedWeight
 from aoserial.kernels.prepared import Prepared, note_write
 from aoserial.kernels.preparing import prepare, restore
@@ -65,11 +64,11 @@ __all__ = [
     "Reference",
     "Spec",
     "Weight",
-    "as_autocast",
     "check_activation",
     "check_tensor_scale",
     "densify",
     "dequantize",
+    "eager_layer",
     "dequantize_codebook",
     "dequantize_float8",
     "dequantize_float8_training",
@@ -106,5 +105,4 @@ __all__ = [
     "scale_flat",
     "sparsify",
     "untile",
-    "with_gradient",
 ]

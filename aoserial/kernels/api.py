@@ -7,7 +7,7 @@ import torch
 from aoserial.errors import ActivationError
 from aoserial.kernels.autocast import as_autocast
 from aoserial.kernels.device import DeviceInfo
-from aoserial.kernels.gradient import with_gradient
+from aoserial.kernels.gradient import eager_layer
 from aoserial.kernels.operators import PREPARED, linear_operator
 from aoserial.kernels.prepared import Prepared, prepare_weight
 from aoserial.kernels.registry import BACKENDS, Backends
@@ -40,16 +40,15 @@ def linear(
         PackingError: the backend named cannot take the weight's values.
     """
     check_activation(x, weight.spec, bias, device=weight.parts["qdata"].device)
-    x = as_autocast(x)
     if backend is not None or backends is not None:
         ready = prepare_weight(weight, backends or BACKENDS, backend=backend)
     else:
         parts = [weight.parts[name] for name in weight.spec.parts]
         if is_traced(x, *parts):
-            y: torch.Tensor = linear_operator(x, parts, spec_text(weight.spec), bias)
+            y: torch.Tensor = linear_operator(as_autocast(x), parts, spec_text(weight.spec), bias)
             return y
         ready = prepared(weight)
-    return with_gradient(ready.linear, lambda: weight, x, bias, parts=weight.parts.values())
+    return eager_layer(ready.run, lambda: weight, x, bias, parts=weight.parts.values())
 
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 
-Run = Callable[[torch.Tensor, "torch.Tensor | None"], torch.Tensor]
+from aoserial.kernels.backend import Run
 
 
 def as_autocast(x: torch.Tensor) -> torch.Tensor:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec, Weight
+
+# `F.linear` by a weight that is not among its arguments: x [..., K], bias [N] → [..., N]
+Run = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,3 +82,7 @@ class Backend(ABC):
         self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """`F.linear(x, weight, bias)`: x [..., K], bias [N], result [..., N] in the dtype of x."""
+
+    def bind(self, packed: Packed) -> Run:
+        """`linear` by one packed weight, for many calls; overridden to find things out once."""
+        return lambda x, bias: self.linear(x, packed, bias)

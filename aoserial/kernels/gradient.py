@@ -9,12 +9,13 @@ import torch
 from torch.autograd import forward_ad
 
 from aoserial.errors import UnsupportedOperationError
-from aoserial.kernels.autocast import Run, without_autocast
+from aoserial.kernels.autocast import as_autocast, without_autocast
+from aoserial.kernels.backend import Run
 from aoserial.kernels.reference import dequantize
 from aoserial.kernels.spec import Weight
 
 
-def with_gradient(
+def eager_layer(
     run: Run,
     weight: Callable[[], Weight],
     x: torch.Tensor,
@@ -22,18 +23,21 @@ def with_gradient(
     *,
     parts: Collection[torch.Tensor],
 ) -> torch.Tensor:
-    """`run(x, bias)`, with a gradient where one is asked for.
+    """`run(x, bias)` as torch runs a layer: in autocast's dtype, with a gradient if one is asked.
 
     Args:
         run: a backend's layer.
         weight: gives the canonical weight, for the gradient.
         parts: what it is made of, which may not be written to before the gradient is asked for.
     """
+    autocast = torch._C._is_any_autocast_enabled()
+    if autocast:
+        x = as_autocast(x)
     asked = x.requires_grad or (bias is not None and bias.requires_grad)
     if (asked and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
         y: torch.Tensor = _Layer.apply(x, bias, run, weight, *parts)  # type: ignore[no-untyped-call]
         return y
-    return without_autocast(run, x, bias)
+    return without_autocast(run, x, bias) if autocast else run(x, bias)
 
 
 def layer_gradient(
@@ -72,7 +76,7 @@ def layer_gradient(
 
 
 class _Layer(torch.autograd.Function):
-    """`run(x, bias)` of `with_gradient`."""
+    """`run(x, bias)` of `eager_layer`."""
 
     @staticmethod
     def forward(

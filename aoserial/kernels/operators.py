@@ -29,7 +29,7 @@ def linear_operator(
         weight: its spec, by `spec_text`.
         bias: [N].
     """
-    return without_autocast(PREPARED.of(weight, _weight(parts, weight)).linear, x, bias)
+    return without_autocast(PREPARED.of(weight, _weight(parts, weight)).run, x, bias)
 
 
 @linear_operator.register_fake

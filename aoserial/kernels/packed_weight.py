@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol, Self
 
 import torch
@@ -13,8 +12,8 @@ import torch.nn.functional as F  # noqa: N812
 from aoserial.errors import PackingError, UnsupportedOperationError
 from aoserial.kernels.api import check_activation, is_traced
 from aoserial.kernels.autocast import as_autocast, without_autocast
-from aoserial.kernels.backend import Backend, Packed
-from aoserial.kernels.gradient import with_gradient
+from aoserial.kernels.backend import Backend, Packed, Run
+from aoserial.kernels.gradient import eager_layer
 from aoserial.kernels.operators import keep_for_gradient, operator_gradient
 from aoserial.kernels.registry import BACKENDS
 from aoserial.kernels.spec import Weight
@@ -55,12 +54,14 @@ class PackedWeight(torch.Tensor):
         packed: the weight in its form.
         origin: what it was.
         text: all of it but the tensors, by `packed_text`.
+        run: the backend's layer by it, once it has been multiplied by.
     """
 
     backend: str
     packed: Packed
     origin: Origin
     text: str
+    run: Run | None
 
     @staticmethod
     def __new__(
@@ -78,7 +79,7 @@ class PackedWeight(torch.Tensor):
             device=next(iter(held.values())).device,
         )
         tensor.backend, tensor.packed, tensor.origin = backend, packed, origin
-        tensor.text = packed_text(backend, packed)
+        tensor.text, tensor.run = packed_text(backend, packed), None
         for name, part in held.items():
             setattr(tensor, _slot(name), part)
         return tensor
@@ -210,7 +211,7 @@ def packed_linear(
         weight: all of it but the tensors, by `packed_text`.
         bias: [N].
     """
-    run = partial(_run, _backend(packed_of(weight).backend), _packed(parts, weight))
+    run = _backend(packed_of(weight).backend).bind(_packed(parts, weight))
     return without_autocast(run, x, bias)
 
 
@@ -240,20 +241,14 @@ def _linear(
         raise UnsupportedOperationError("linear takes a packed weight as its weight only")
     packed = weight.packed
     check_activation(input, packed.spec, bias, device=weight.device)
-    input = as_autocast(input)  # noqa: A001
     parts = list(packed.parts.values())
     if is_traced(input, *parts):
-        y: torch.Tensor = packed_linear(input, parts, weight.text, bias)
+        y: torch.Tensor = packed_linear(as_autocast(input), parts, weight.text, bias)
         return y
     backend = _backend(weight.backend)
-    run = partial(_run, backend, packed)
-    return with_gradient(run, lambda: backend.unpack(packed), input, bias, parts=parts)
-
-
-def _run(
-    backend: Backend, packed: Packed, x: torch.Tensor, bias: torch.Tensor | None
-) -> torch.Tensor:
-    return backend.linear(x, packed, bias)
+    if weight.run is None:
+        weight.run = backend.bind(packed)
+    return eager_layer(weight.run, lambda: backend.unpack(packed), input, bias, parts=parts)
 
 
 def _packed(parts: list[torch.Tensor], text: str) -> Packed:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.backend import Backend, Packed, Run
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.registry import Backends
@@ -49,12 +49,14 @@ class Prepared:
     """A weight packed for a backend.
 
     Attributes:
+        run: the backend's layer by what is packed.
         seen: what it was packed from, in the order of the spec's parts.
         noted: how many writes to wrappers there had been in all when it was last looked at.
     """
 
     backend: Backend
     packed: Packed
+    run: Run
     seen: tuple[Seen, ...]
     noted: int
 
@@ -75,15 +77,12 @@ class Prepared:
         """Whether parts of the same addresses are the same tensors, not others of that memory."""
         return all(_form(part) == seen.form for part, seen in zip(parts, self.seen, strict=True))
 
-    def linear(self, x: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-        return self.backend.linear(x, self.packed, bias)
-
 
 def prepare_weight(weight: Weight, backends: Backends, *, backend: str | None = None) -> Prepared:
     """The weight packed by the first backend that takes it, or by the one named."""
     parts = [weight.parts[name] for name in weight.spec.parts]
     chosen, packed = backends.pack(weight, DeviceInfo.of(parts[0].device), only=backend)
-    return Prepared(chosen, packed, tuple(map(Seen.of, parts)), _noted.count)
+    return Prepared(chosen, packed, chosen.bind(packed), tuple(map(Seen.of, parts)), _noted.count)
 
 
 class PreparedWeights:

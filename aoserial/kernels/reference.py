@@ -92,6 +92,8 @@ def activated(x: torch.Tensor, weight: Weight) -> tuple[torch.Tensor, bool]:
         intx weight's dynamic int8; and whether it has been quantized.
     """
     dtype, activation, parts = x.dtype, weight.spec.activation, weight.parts
+    if activation is None and "act_pre_scale" not in parts:
+        return x, False
     x = prescaled(x, weight.spec, parts)
     if activation is None or leaves_alone(activation, x):
         return x.to(dtype), False

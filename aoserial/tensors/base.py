@@ -19,12 +19,11 @@ from torch import nn
 from aoserial.errors import UnsupportedOperationError
 from aoserial.kernels import (
     Weight,
-    as_autocast,
     check_activation,
+    eager_layer,
     is_traced,
     linear,
     prepared,
-    with_gradient,
 )
 from aoserial.schema.shapes import Rule
 from aoserial.storage.dtypes import dtype_name
@@ -157,10 +156,8 @@ class VersionedTensor(Dispatching):
         traced = is_traced(x)
         held = self._remembered
         if not traced and held is not None and held.holds_for(self):
-            check_activation(x, held.weight.spec, bias, device=held.parts[0].device)
-            run = held.prepared.linear
-            x = as_autocast(x)
-            return with_gradient(run, lambda: held.weight, x, bias, parts=held.parts)
+            check_activation(x, held.weight.spec, bias, device=held.device)
+            return eager_layer(held.prepared.run, held.canonical, x, bias, parts=held.parts)
         weight = self.kernel_weight()
         if weight is None:
             return F.linear(x, self.dequantize().to(x.dtype), bias)
@@ -189,7 +186,9 @@ class VersionedTensor(Dispatching):
 
     def _remember(self, weight: Weight) -> None:
         parts = tuple(weight.parts[name] for name in weight.spec.parts)
-        self._remembered = Remembered(self._fields(), weight, parts, prepared(weight))
+        self._remembered = Remembered(
+            tuple(self._fields().items()), weight, parts, parts[0].device, prepared(weight)
+        )
 
     # -- parts and metadata -----------------------------------------------------------------
 

@@ -19,15 +19,19 @@ class Remembered:
     tenth of the time of describing it anew for each product.
     """
 
-    fields: Mapping[str, Any]
+    fields: tuple[tuple[str, Any], ...]
     weight: Weight
     parts: tuple[torch.Tensor, ...]
+    device: torch.device
     prepared: Prepared
+
+    def canonical(self) -> Weight:
+        return self.weight
 
     def holds_for(self, tensor: torch.Tensor) -> bool:
         """Whether the tensor still has these very fields, and nothing was written to its parts."""
         now = tensor.__dict__
-        for name, value in self.fields.items():
+        for name, value in self.fields:
             if now.get(name) is not value:
                 return False
         return self.prepared.is_of(self.parts)

@@ -13,7 +13,7 @@ from runpy import run_path
 import pytest
 import torch
 from support.kernel_weights import int8_activation, weight_of, with_activation, with_part
-from support.products import MAKERS, check
+from support.products import MAKERS, check, one_hot_products
 from support.programs import ROOT, run_program
 
 from aoserial.kernels import DeviceInfo, Weight
@@ -26,14 +26,6 @@ there = pytest.mark.skipif(
     library.LIBRARY is None, reason="products.c is NOT compiled: it is NOT checked"
 )
 FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz")
-
-
-def one_hot_products(weight: Weight) -> torch.Tensor:
-    """[N, K]: each of the weight's elements by itself, by the compiled code."""
-    added = kernel.operands(weight)
-    assert added is not None, "the compiled code takes it"
-    held = Weight(spec=weight.spec, parts={**weight.parts, **added})
-    return kernel.multiply(torch.eye(weight.spec.shape[1]), held).t()
 
 
 def coded(name: str, codes: torch.Tensor, **spec: object) -> Weight:
@@ -208,7 +200,9 @@ def test_products_of_codes_are_exact_in_int32() -> None:
     x = torch.randint(-255, 256, (3, 1 << 16), dtype=torch.int16)
     codes = torch.full((2, 1 << 16), -128, dtype=torch.int8)
     x[0], x[1] = 255, -255
-    found = products.of_codes(library.LIBRARY, x, codes)
+    weight = products.Numbers(codes, torch.ones(2, 1), None, None, "int8", 8, 1.0)
+    of = products.Products(weight)
+    found = of.of_codes(library.LIBRARY, x, torch.ones(3), torch.float32)
     assert torch.equal(found.double(), (x.double() @ codes.double().t()).float().double())
 
 

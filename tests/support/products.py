@@ -9,6 +9,8 @@ import torch
 from aoserial import Float8Tensor, Int4Tensor, Int8Tensor, IntxTensor, MXTensor, NVFP4Tensor
 from aoserial.kernels import Weight, dequantize
 from aoserial.kernels.arithmetic import expand
+from aoserial.kernels.cpu.native import kernel as native, library
+from aoserial.kernels.cpu.native.products import Products
 from aoserial.kernels.reference import activated
 
 FP4 = torch.float4_e2m1fn_x2
@@ -69,6 +71,21 @@ def check(found: torch.Tensor, x: torch.Tensor, weight: Weight, bias: torch.Tens
     adding = 2.0**-53 if met.dtype == torch.float64 else 2.0**-24
     most = (3 * unit + (x.shape[-1] + 8) * adding) * terms
     assert ((found.to(torch.float64) - y).abs() <= most).all()
+
+
+def native_products(weight: Weight, *, in_integers: bool = False) -> Products:
+    """Those of the compiled code, which has to take the weight."""
+    added = native.operands(weight)
+    assert added is not None, "the compiled code takes it"
+    held = Weight(spec=weight.spec, parts={**weight.parts, **added})
+    return native.products_of(held, in_integers=in_integers)
+
+
+def one_hot_products(weight: Weight, *, in_integers: bool = False) -> torch.Tensor:
+    """[N, K]: each of the weight's elements by itself, by the compiled code."""
+    products = native_products(weight, in_integers=in_integers)
+    rows = torch.eye(weight.spec.shape[1]).split(1 if in_integers else 32)
+    return torch.cat([products.of_numbers(library.LIBRARY, x) for x in rows]).t()
 
 
 def magnitudes(weight: Weight) -> torch.Tensor:

@@ -7,21 +7,24 @@ from typing import NamedTuple
 
 import torch
 
-from aoserial.kernels.backend import Backend, Packed
+from aoserial.kernels.backend import Backend, Packed, Run
 from aoserial.kernels.cpu import stream
 from aoserial.kernels.cpu.decoder import Decoder
 from aoserial.kernels.cpu.int4pack import Int4Pack
 from aoserial.kernels.cpu.int8pack import Int8Pack
-from aoserial.kernels.cpu.int8products import Int8Products
-from aoserial.kernels.cpu.kernel import Kernel, Stream, rows
-from aoserial.kernels.cpu.native import Native
+from aoserial.kernels.cpu.int8products import ByCompiledCode, ByOneDnn, InBfloat16
+from aoserial.kernels.cpu.kernel import Kernel, Stream, finished, rows
+from aoserial.kernels.cpu.native import Native, NativeNibbles
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
 from aoserial.kernels.spec import Spec, Weight
 
 # The first that takes a weight gets what activations suit it; the last takes none.
 KERNELS: dict[str, Kernel] = {
-    "int8 products": Int8Products(),
+    "oneDNN int8 products": ByOneDnn(),
+    "native int8 products": ByCompiledCode(),
+    "bfloat16 int8 products": InBfloat16(),
+    "native nibbles": NativeNibbles(),
     "native": Native(),
     "int4pack": Int4Pack(),
     "int8pack": Int8Pack(),
@@ -94,16 +97,21 @@ class Cpu(Backend):
         self, x: torch.Tensor, packed: Packed, bias: torch.Tensor | None = None
     ) -> torch.Tensor:
         """`F.linear(x, weight, bias)`, rounded once to the dtype of `x` after the bias is added."""
+        return self.bind(packed)(x, bias)
+
+    def bind(self, packed: Packed) -> Run:
+        """What `linear` computes by the packed weight, with the kernel found and told of it."""
         weight = Weight(spec=packed.spec, parts=packed.parts)
         kernel, decoder = LAYOUTS[packed.layout]
-        y = kernel.linear(x, weight)
-        if y is None:
-            if "qdata" not in packed.parts:
-                weight = self.unpack(packed)
-            y = stream.linear(
-                rows(x, weight), decoder, packed.spec, {**packed.parts, **weight.parts}
-            )
-        if bias is not None:
-            y = y + bias
-        y = y.to(x.dtype)
-        return y if x.dim() == 2 else y.view(*x.shape[:-1], packed.spec.shape[0])
+        by_kernel = kernel.bind(weight)
+
+        def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+            y = by_kernel(x, bias)
+            return by_stream(x, bias) if y is None else y
+
+        def by_stream(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+            held = weight if "qdata" in packed.parts else self.unpack(packed)
+            parts = {**packed.parts, **held.parts}
+            return finished(stream.linear(rows(x, held), decoder, packed.spec, parts), x, bias)
+
+        return run

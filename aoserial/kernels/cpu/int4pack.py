@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 
 from aoserial.kernels.arithmetic import pack_nibbles, unpack_nibbles
 from aoserial.kernels.cpu.decoder import Parts
-from aoserial.kernels.cpu.kernel import Kernel, rows
+from aoserial.kernels.cpu.kernel import Kernel, Run, finished, rows
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec, Weight
 
@@ -62,24 +62,8 @@ class Int4Pack(Kernel):
         added["int4"] = aten._convert_weight_to_int4pack_for_cpu(codes.to(torch.int32), 1)
         return added
 
-    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
-        parts, columns = weight.parts, x.shape[-1]
-        many = x.numel() > _MANY * columns and "qdata" in parts
-        if many or x.dtype != _DTYPE:
-            return None
-        x = rows(x, weight)
-        if "order" in parts:
-            x = x.index_select(1, parts["order"])
-        size = weight.spec.block_size[-1]
-        y: torch.Tensor = aten._weight_int4pack_mm_for_cpu(
-            x, parts["int4"], size, parts["scales_and_zeros"]
-        )
-        if "shift" not in parts:
-            return y
-        sums = x.view(len(x), columns // size, size).sum(dim=-1, dtype=torch.float32)
-        if not sums.isfinite().all():
-            return None
-        return torch.addmm(y.to(torch.float32), sums, parts["shift"].t())
+    def bind(self, weight: Weight) -> Run:
+        return partial(_linear, weight)
 
     def codes(self, spec: Spec, parts: Parts) -> torch.Tensor:
         """The nibbles back in their places, and the columns in their order."""
@@ -90,6 +74,27 @@ class Int4Pack(Kernel):
         if "order" in parts:
             codes[:, parts["order"]] = codes.clone()
         return pack_nibbles(codes)
+
+
+def _linear(weight: Weight, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
+    parts, columns = weight.parts, x.shape[-1]
+    many = x.numel() > _MANY * columns and "qdata" in parts
+    if many or x.dtype != _DTYPE:
+        return None
+    met = rows(x, weight)
+    if "order" in parts:
+        met = met.index_select(1, parts["order"])
+    size = weight.spec.block_size[-1]
+    y: torch.Tensor = aten._weight_int4pack_mm_for_cpu(
+        met, parts["int4"], size, parts["scales_and_zeros"]
+    )
+    if "shift" not in parts:
+        return finished(y, x, bias)
+    sums = met.view(len(met), columns // size, size).sum(dim=-1, dtype=torch.float32)
+    if not sums.isfinite().all():
+        return None
+    y = torch.addmm(y.to(torch.float32), sums, parts["shift"].t())
+    return finished(y, x, bias)
 
 
 def _fits(spec: Spec) -> bool:

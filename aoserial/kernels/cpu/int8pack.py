@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from aoserial.kernels.cpu.decoder import Parts
-from aoserial.kernels.cpu.kernel import Kernel, is_symmetric, rows
+from aoserial.kernels.cpu.kernel import Kernel, Run, finished, is_symmetric, rows
 from aoserial.kernels.cpu.scales import same_along_k
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec, Weight
@@ -28,12 +30,17 @@ class Int8Pack(Kernel):
             return None
         return operands(weight) if can_multiply(spec) and is_symmetric(weight) else None
 
-    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
-        if x.dtype != torch.bfloat16 or x.numel() > MANY * x.shape[-1]:
-            return None
-        if "row_scale" not in weight.parts:
-            return None
-        return multiply(rows(x, weight), weight.parts) * weight.parts["row_scale"]
+    def bind(self, weight: Weight) -> Run:
+        return partial(_linear, weight)
+
+
+def _linear(weight: Weight, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
+    if x.dtype != torch.bfloat16 or x.numel() > MANY * x.shape[-1]:
+        return None
+    if "row_scale" not in weight.parts:
+        return None
+    y = multiply(rows(x, weight), weight.parts) * weight.parts["row_scale"]
+    return finished(y, x, bias)
 
 
 def can_multiply(spec: Spec) -> bool:

@@ -1,13 +1,14 @@
 """int8 weights that meet an int8 activation: products of codes, scaled afterwards in float32.
 
 With VNNI by oneDNN, whose products of bytes are then exact in int32. Without it oneDNN adds pairs
-of products up in int16, where 2 · 255 · 127 saturates; so there few rows of codes are multiplied by
-compiled code of our own, exact too, or, as bfloat16, which holds integers to 256, by the kernel of
-`int8pack`; and many go to the stream.
+of products up in int16, where 2 · 255 · 127 saturates; so there few rows are multiplied in one of
+two other ways, as exact, and many go to the stream.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from functools import cache
 
 import torch
@@ -15,12 +16,12 @@ import torch
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.cpu import int8pack
 from aoserial.kernels.cpu.decoder import Parts
-from aoserial.kernels.cpu.kernel import Kernel, is_symmetric
+from aoserial.kernels.cpu.kernel import Kernel, Run, finished, is_symmetric, leave
 from aoserial.kernels.cpu.native import kernel as native, library
 from aoserial.kernels.cpu.scales import same_along_k
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.settings import extent, format_of, leaves_alone
-from aoserial.kernels.spec import Weight
+from aoserial.kernels.spec import Spec, Weight
 
 onednn = torch.ops.onednn
 
@@ -28,8 +29,29 @@ _MOST_COLUMNS = 2**16  # beyond it 255 · 128 · K may pass int32
 _SHIFT = 128  # from signed codes to those from 0, which alone oneDNN has vector code for
 
 
+# codes [M, K] of an activation in int8, their zero points [M or 1, 1] or None, scales in float32
+# of that shape, the activation itself, and the bias → what the layer gives
+Multiply = Callable[
+    [torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor | None],
+    torch.Tensor,
+]
+
+
 class Int8Products(Kernel):
     """Weights without zero points; activations with them or without, dynamic or static."""
+
+    @abstractmethod
+    def _operands(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        """As `pack`, of a weight that is otherwise taken."""
+
+    @abstractmethod
+    def _multiply(self, weight: Weight) -> Multiply:
+        """Products with a packed weight."""
+
+    def _takes(self, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        """Whether it multiplies such an activation."""
+        del x, bias
+        return True
 
     def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
         spec, activation = weight.spec, weight.spec.activation
@@ -40,51 +62,123 @@ class Int8Products(Kernel):
             return None
         if 0 in spec.shape or not is_symmetric(weight):
             return None
-        exact = spec.shape[1] <= _MOST_COLUMNS
-        if "vnni" in device.features and exact and is_exact():
-            sums = weight.parts["qdata"].sum(dim=1, dtype=torch.int32)
-            codes = onednn.qlinear_prepack(weight.parts["qdata"].contiguous(), None)
-            return {"onednn_codes": codes, "row_sums": sums.to(torch.float32)}
-        if library.LIBRARY is not None and exact and _is_whole(weight):
-            return native.contiguous(weight)
-        return int8pack.operands(weight) if int8pack.can_multiply(spec) else None
+        return self._operands(weight, device)
 
-    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
+    def bind(self, weight: Weight) -> Run:
         spec, parts = weight.spec, weight.parts
-        if not x.numel() or "row_scale" not in parts or not _takes(x, parts):
+        if "row_scale" not in parts:
+            return leave
+        multiply = self._multiply(weight)
+
+        def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
+            if not x.numel() or not self._takes(x, bias):
+                return None
+            scaled = prescaled(x, spec, parts)
+            if spec.activation is None or leaves_alone(spec.activation, scaled):
+                return None
+            found = quantize(
+                scaled, spec.activation, parts.get("act_scale"), parts.get("act_zero_point")
+            )
+            zero_point = found.zero_point
+            if zero_point is not None:
+                zero_point = zero_point.reshape(-1, 1)
+            scale = found.scale.reshape(-1, 1).to(torch.float32)
+            scale = scale + (scale - scale)  # NaN where infinite, as are codes of 0 times it
+            return multiply(found.codes.reshape(-1, spec.shape[1]), zero_point, scale, x, bias)
+
+        return run
+
+
+class ByOneDnn(Int8Products):
+    """Where it multiplies bytes exactly; any number of rows."""
+
+    def _operands(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        if "vnni" not in device.features or not _is_narrow(weight.spec) or not is_exact():
             return None
-        scaled = prescaled(x, spec, parts)
-        if spec.activation is None or leaves_alone(spec.activation, scaled):
-            return None
-        found = quantize(
-            scaled, spec.activation, parts.get("act_scale"), parts.get("act_zero_point")
-        )
-        codes = found.codes.reshape(-1, spec.shape[1])
-        zero_point = found.zero_point
-        if zero_point is not None:
-            zero_point = zero_point.reshape(-1, 1)
-        if "onednn_codes" in parts:
+        codes = weight.parts["qdata"]
+        return {
+            "onednn_codes": onednn.qlinear_prepack(codes.contiguous(), None),
+            "row_sums": codes.sum(dim=1, dtype=torch.int32).to(torch.float32),
+        }
+
+    def _multiply(self, weight: Weight) -> Multiply:
+        parts = weight.parts
+
+        def multiply(
+            codes: torch.Tensor,
+            zero_point: torch.Tensor | None,
+            scale: torch.Tensor,
+            x: torch.Tensor,
+            bias: torch.Tensor | None,
+        ) -> torch.Tensor:
             y = of_bytes(codes, parts["onednn_codes"])
             if zero_point is not None:
                 y = y - zero_point.to(torch.float32) * parts["row_sums"]
-        elif "ones" in parts:
-            values = codes if zero_point is None else codes - zero_point.to(torch.float32)
-            y = int8pack.multiply(values.to(torch.bfloat16), parts)
-        else:
+            return finished(y * scale * parts["row_scale"], x, bias)
+
+        return multiply
+
+
+class ByCompiledCode(Int8Products):
+    """Few rows, by `products.c`."""
+
+    def _operands(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        del device
+        if library.LIBRARY is None or not _is_narrow(weight.spec) or not _is_whole(weight):
+            return None
+        return native.contiguous(weight)
+
+    def _takes(self, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        return native.takes(x, bias)
+
+    def _multiply(self, weight: Weight) -> Multiply:
+        products = native.bind_codes(weight)
+
+        def multiply(
+            codes: torch.Tensor,
+            zero_point: torch.Tensor | None,
+            scale: torch.Tensor,
+            x: torch.Tensor,
+            bias: torch.Tensor | None,
+        ) -> torch.Tensor:
             wide = codes.to(torch.int16)
             values = wide if zero_point is None else (wide - zero_point).to(torch.int16)
-            y = native.multiply_codes(values, parts)
-        scale = found.scale.reshape(-1, 1).to(torch.float32)
-        scale = scale + (scale - scale)  # NaN where infinite, as are codes of 0 times it
-        return y * scale * parts["row_scale"]
+            return products(values, scale, x, bias)
+
+        return multiply
 
 
-def _takes(x: torch.Tensor, parts: Parts) -> bool:
-    if "onednn_codes" in parts:
-        return True
-    if "ones" in parts:
+class InBfloat16(Int8Products):
+    """Few rows of bfloat16, which holds integers to 256, by the kernel of `int8pack`."""
+
+    def _operands(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        del device
+        return int8pack.operands(weight) if int8pack.can_multiply(weight.spec) else None
+
+    def _takes(self, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        del bias
         return x.dtype == torch.bfloat16 and x.numel() <= int8pack.MANY * x.shape[-1]
-    return native.takes(x)
+
+    def _multiply(self, weight: Weight) -> Multiply:
+        parts = weight.parts
+
+        def multiply(
+            codes: torch.Tensor,
+            zero_point: torch.Tensor | None,
+            scale: torch.Tensor,
+            x: torch.Tensor,
+            bias: torch.Tensor | None,
+        ) -> torch.Tensor:
+            values = codes if zero_point is None else codes - zero_point.to(torch.float32)
+            y = int8pack.multiply(values.to(torch.bfloat16), parts)
+            return finished(y * scale * parts["row_scale"], x, bias)
+
+        return multiply
+
+
+def _is_narrow(spec: Spec) -> bool:
+    """Whether no sum can pass int32."""
+    return spec.shape[1] <= _MOST_COLUMNS
 
 
 def _is_whole(weight: Weight) -> bool:

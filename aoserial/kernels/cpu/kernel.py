@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 
@@ -12,6 +13,9 @@ from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import activated
 from aoserial.kernels.spec import Spec, Weight
+
+# x [..., K], as the layer got it, and the bias [N] → [..., N] in the dtype of x, or None
+Run = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor | None]
 
 
 class Kernel(ABC):
@@ -28,11 +32,10 @@ class Kernel(ABC):
         """What it needs beside the weight's parts; None where it does not take the weight."""
 
     @abstractmethod
-    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
-        """The product [M, N] in any floating dtype; None where it does not take such an `x`.
+    def bind(self, weight: Weight) -> Run:
+        """`F.linear(x, weight, bias)` as a function of the others; None for an `x` it leaves.
 
         Args:
-            x: [..., K], as the layer got it.
             weight: its parts have those that `pack` gave.
         """
 
@@ -49,9 +52,14 @@ class Stream(Kernel):
         del weight, device
         return {}
 
-    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
-        del x, weight
-        return None
+    def bind(self, weight: Weight) -> Run:
+        del weight
+        return leave
+
+
+def leave(x: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """The `Run` that takes no activation."""
+    del x, bias
 
 
 def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
@@ -61,6 +69,15 @@ def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
         met = met.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     # one without elements is contiguous to torch whatever its strides, but not to its kernels
     return met.contiguous() if met.numel() else met.new_empty(met.shape)
+
+
+def finished(y: torch.Tensor, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    """Products [M, N] in any floating dtype, and the bias, rounded to the layer's result for x."""
+    if bias is not None:
+        y = y + bias
+    if y.dtype != x.dtype:
+        y = y.to(x.dtype)
+    return y if x.dim() == 2 else y.view(*x.shape[:-1], y.shape[-1])
 
 
 def is_symmetric(weight: Weight) -> bool:

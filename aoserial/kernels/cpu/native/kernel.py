@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -11,10 +11,10 @@ from aoserial.kernels.cpu.bits import has_other_codes
 from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.cpu.floats import FP4, format_name, scale_of
 from aoserial.kernels.cpu.integers import MEANINGS, MIDDLE
-from aoserial.kernels.cpu.kernel import Kernel, rows
+from aoserial.kernels.cpu.kernel import Kernel, Run, finished, rows
 from aoserial.kernels.cpu.native import library
 from aoserial.kernels.cpu.native.library import LANES, Library
-from aoserial.kernels.cpu.native.products import Numbers, of_codes, of_numbers
+from aoserial.kernels.cpu.native.products import Numbers, Products
 from aoserial.kernels.cpu.scales import are_whole_blocks, exact
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec, Weight
@@ -27,6 +27,8 @@ _PLAIN = (
     | _keys(_Key.AutogradCPU)
     | _keys(_Key.AutocastCPU)
 ).raw_repr()
+_DTYPES = (torch.bfloat16, torch.float32)
+_MOST_TAKEN = 23  # from a nibble less 8, whose magnitude is then no more than 31
 _MANY = 32  # rows of an activation above which decoding once for all of them is faster
 
 
@@ -39,6 +41,7 @@ class Form(NamedTuple):
         unit: of the values that it gives.
         less: what these are less than the codes.
         factor: what scales are to be multiplied by.
+        in_integers: of so many rows products in integers are faster.
     """
 
     decoder: str
@@ -46,10 +49,11 @@ class Form(NamedTuple):
     unit: float = 1.0
     less: int = 0
     factor: float = 1.0
+    in_integers: int = 0
 
 
 _FORMS: Mapping[str, Form] = {
-    "int4": Form("int4", 4, unit=2.0**-28, less=MIDDLE),
+    "int4": Form("int4", 4, unit=2.0**-28, less=MIDDLE, in_integers=1),
     "int8": Form("int8", unit=2.0**-24),
     "intx": Form("int8", unit=2.0**-24),
     "float8_e5m2": Form("float8_e5m2"),
@@ -57,24 +61,77 @@ _FORMS: Mapping[str, Form] = {
     "float8_e4m3fnuz": Form("float8_e4m3fn", factor=0.5),  # its bits mean half as much
     "float6_e3m2fn": Form("float6_e3m2fn"),
     "float6_e2m3fn": Form("float6_e2m3fn"),
-    FP4: Form(FP4, 4),
+    FP4: Form(FP4, 4, in_integers=3),
 }
 
 
 class Native(Kernel):
     """Few rows of any dtype but float64, by the weight's own codes."""
 
+    in_integers = False
+
     def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
         del device
         return operands(weight)
 
-    def linear(self, x: torch.Tensor, weight: Weight) -> torch.Tensor | None:
-        return multiply(rows(x, weight), weight) if takes(x) else None
+    def bind(self, weight: Weight) -> Run:
+        products = products_of(weight, in_integers=self.in_integers)
+
+        def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
+            if not takes(x, bias):
+                return None
+            met = rows(x, weight)
+            if met.dtype != torch.bfloat16:
+                met = met.to(torch.float32)
+            return finished(products.of_numbers(_there(), met, addable(bias)), x, None)
+
+        return run
 
 
-def takes(x: torch.Tensor) -> bool:
+class NativeNibbles(Native):
+    """The same of nibbles, which the fewest rows multiply in integers.
+
+    That gives the same, but for how sums are rounded, and is faster.
+    """
+
+    in_integers = True
+
+    def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        found = super().pack(weight, device)
+        return found if found is not None and _are_whole_nibbles(weight.spec, found) else None
+
+
+def bind_codes(weight: Weight) -> Callable[..., torch.Tensor]:
+    """Products of codes of an activation with those of a weight, which has `row_scale`.
+
+    They are given the codes less their zero points, [M, K] in int16; float32 scales of each row or
+    of all; the layer's activation, for its dtype and shape; and the bias.
+    """
+    parts = weight.parts
+    codes, scale = parts.get("native_codes", parts["qdata"]), parts["row_scale"].view(-1, 1)
+    products = Products(Numbers(codes, scale, None, None, "int8", 8, 1.0))
+
+    def run(
+        codes: torch.Tensor, scale: torch.Tensor, x: torch.Tensor, bias: torch.Tensor | None
+    ) -> torch.Tensor:
+        scale = scale.reshape(-1).expand(len(codes)).contiguous()
+        dtype = x.dtype if x.dtype == torch.bfloat16 else torch.float32
+        y = products.of_codes(_there(), codes.contiguous(), scale, dtype, addable(bias))
+        return finished(y, x, None)
+
+    return run
+
+
+def takes(x: torch.Tensor, bias: torch.Tensor | None) -> bool:
     few = x.dtype != torch.float64 and x.numel() <= _MANY * x.shape[-1]
-    return few and _is_plain(x)
+    return few and _is_plain(x) and (bias is None or _is_plain(bias))
+
+
+def addable(bias: torch.Tensor | None) -> torch.Tensor | None:
+    """The bias as `products.c` adds it: in bfloat16 or float32, contiguous."""
+    if bias is None or (bias.dtype in _DTYPES and bias.is_contiguous()):
+        return bias
+    return bias.to(torch.float32).contiguous()
 
 
 def _is_plain(x: torch.Tensor) -> bool:
@@ -88,7 +145,7 @@ def _is_plain(x: torch.Tensor) -> bool:
 
 
 def operands(weight: Weight) -> dict[str, torch.Tensor] | None:
-    """What `multiply` needs beside the weight's parts; None where it does not take the weight.
+    """What `products_of` needs beside the weight's parts; None where it does not take the weight.
 
     `native_scale`, `native_taken` and `native_added` are float32, [N or less, K or less], a number
     a block; `native_codes` are the codes where those of the weight are not contiguous.
@@ -114,30 +171,26 @@ def contiguous(weight: Weight) -> dict[str, torch.Tensor]:
     return {} if codes.is_contiguous() else {"native_codes": codes.contiguous()}
 
 
-def multiply(x: torch.Tensor, weight: Weight) -> torch.Tensor:
-    """x [M, K], contiguous, times the weight, [M, N] in float32: decoded and added up in it.
+def products_of(weight: Weight, *, in_integers: bool = False) -> Products:
+    """Products with a weight whose parts have those of `operands`.
 
-    `x` is multiplied by the decoder's unit before: what is below 2^-98 then may lose bits, as
-    subnormal numbers do.
+    Activations are multiplied by the decoder's unit before: what is below 2^-98 then may lose bits,
+    as subnormal numbers do.
     """
     form, parts = _form(weight.spec), weight.parts
     assert form is not None, "packed by `operands`"
-    numbers = Numbers(
-        codes=parts.get("native_codes", parts["qdata"]),
-        scale=parts["native_scale"],
-        taken=parts.get("native_taken"),
-        added=parts.get("native_added"),
-        decoder=form.decoder,
-        bits=form.bits,
-        unit=form.unit,
+    return Products(
+        Numbers(
+            codes=parts.get("native_codes", parts["qdata"]),
+            scale=parts["native_scale"],
+            taken=parts.get("native_taken"),
+            added=parts.get("native_added"),
+            decoder=form.decoder,
+            bits=form.bits,
+            unit=form.unit,
+            in_integers=form.in_integers if in_integers else 0,
+        )
     )
-    x = x if x.dtype == torch.bfloat16 else x.to(torch.float32)
-    return of_numbers(_there(), x, numbers)
-
-
-def multiply_codes(x: torch.Tensor, parts: Parts) -> torch.Tensor:
-    """Codes less their zero points, [M, K] in int16, times a weight's int8, [M, N] in float32."""
-    return of_codes(_there(), x.contiguous(), parts.get("native_codes", parts["qdata"]))
 
 
 def _there() -> Library:
@@ -157,6 +210,24 @@ def _fits(spec: Spec, form: Form) -> bool:
         return False
     size = min(spec.block_size[1], spec.shape[1])
     return size % (codes * LANES) == 0 or size in (2 * codes, 4 * codes)
+
+
+def _are_whole_nibbles(spec: Spec, numbers: Parts) -> bool:
+    """Whether products of nibbles with integers are exact; see `Numbers.in_integers`."""
+    form = _form(spec)
+    if form is None or not form.in_integers:
+        return False
+    if not all(
+        bool(number.isfinite().all())
+        for number in numbers.values()
+        if number.dtype == torch.float32
+    ):
+        return False
+    taken = numbers.get("native_taken")
+    if taken is None:
+        return True
+    taken = taken * form.unit
+    return bool(((taken == taken.round()) & (taken.abs() <= _MOST_TAKEN)).all())
 
 
 def _have_shapes(numbers: Parts, weight: Weight, form: Form) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import struct
 import sys
 import warnings
 from collections.abc import Callable
@@ -27,45 +28,71 @@ FORMATS = (  # in the order of products.c
     "float6_e2m3fn",
     "float4_e2m1fn_x2",
 )
-MOST_ROWS = 16  # of an activation, at a time
 LANES = 8
+# The `struct weight` of weight.h, and what follows it in the `struct layer` of threads.h.
+_WEIGHT, _CALL = struct.Struct("@4P4q2ifi"), struct.Struct("@4Pq4i")
 
 
-class WeightStruct(ctypes.Structure):
-    """The `struct weight` of products.c."""
+class WeightFields(NamedTuple):
+    """The fields of `struct weight`; an address that there is none of is 0."""
 
-    _fields_ = (
-        ("codes", ctypes.c_void_p),
-        ("scale", ctypes.c_void_p),
-        ("taken", ctypes.c_void_p),
-        ("added", ctypes.c_void_p),
-        ("rows", ctypes.c_int64),
-        ("columns", ctypes.c_int64),
-        ("group", ctypes.c_int64),
-        ("block_rows", ctypes.c_int64),
-        ("format", ctypes.c_int32),
-        ("bits", ctypes.c_int32),
-        ("unit", ctypes.c_float),
-    )
+    codes: int
+    scale: int
+    taken: int
+    added: int
+    rows: int
+    columns: int
+    group: int
+    block_rows: int
+    format: int
+    bits: int
+    unit: float
+    in_integers: int
+
+    def packed(self) -> bytes:
+        return _WEIGHT.pack(*self)
 
 
-class Library(NamedTuple):
-    """The functions of products.c.
+class CallFields(NamedTuple):
+    """The fields of `struct layer` after the weight; an address that there is none of is 0."""
 
-    Attributes:
-        multiply: of a weight, the address of x, whether it is bfloat16, its rows, the addresses of
-            room for `MOST_ROWS` of them and of y, and the number of threads.
-        multiply_codes: of a weight, the address of x, its rows, that of y, the number of threads.
+    x: int
+    x_scale: int
+    bias: int
+    y: int
+    x_rows: int
+    x_is_bfloat16: bool
+    bias_is_bfloat16: bool
+    y_is_bfloat16: bool
+    threads: int
+
+    def packed(self) -> bytes:
+        return _CALL.pack(*self)
+
+
+class Library:
+    """The functions of products.c, of a `struct layer`.
+
+    Raises:
+        OSError: it is no such library.
     """
 
-    multiply: Callable[[WeightStruct, int, bool, int, int, int, int], None]
-    multiply_codes: Callable[[WeightStruct, int, int, int, int], None]
+    def __init__(self, built: Path) -> None:
+        found = ctypes.CDLL(str(built))
+        if found.aoserial_layer_bytes() != _WEIGHT.size + _CALL.size:
+            raise OSError(f"{built.name} was compiled for another layout of its parameters")
+        self.multiply: Callable[[bytes], int] = found.aoserial_multiply
+        self.multiply_codes: Callable[[bytes], int] = found.aoserial_multiply_codes
+        found.aoserial_multiply.argtypes = [ctypes.c_char_p]
+        found.aoserial_multiply_codes.argtypes = [ctypes.c_char_p]
 
 
 def path() -> Path:
     """Where the library of this source is, or would be."""
-    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()
-    return SOURCE.with_name(f"products-{digest[:16]}.so")
+    digest = hashlib.sha256()
+    for file in sorted((*SOURCE.parent.glob("*.h"), SOURCE)):
+        digest.update(file.read_bytes())
+    return SOURCE.with_name(f"products-{digest.hexdigest()[:16]}.so")
 
 
 def load() -> Library | None:
@@ -75,17 +102,10 @@ def load() -> Library | None:
     if not SOURCE.exists() or not (built := path()).exists():
         return None
     try:
-        found = ctypes.CDLL(str(built))
+        return Library(built)
     except OSError as error:
         warnings.warn(f"{error}: small batches on CPUs run more slowly", stacklevel=2)
         return None
-    multiply, multiply_codes = found.aoserial_multiply, found.aoserial_multiply_codes
-    weight, address = ctypes.POINTER(WeightStruct), ctypes.c_void_p
-    count, number = ctypes.c_int64, ctypes.c_int32
-    multiply.argtypes = [weight, address, number, count, address, address, number]
-    multiply_codes.argtypes = [weight, address, count, address, number]
-    multiply.restype = multiply_codes.restype = None
-    return Library(multiply, multiply_codes)
 
 
 LIBRARY = load()

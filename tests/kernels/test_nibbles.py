@@ -1,0 +1,192 @@
+"""A row of activations times nibbles in integers: exact products, whatever the activation is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from support.kernel_weights import with_part
+from support.products import FP4, MAKERS, check, native_products, one_hot_products
+
+from aoserial.kernels import DeviceInfo, Weight, dequantize
+from aoserial.kernels.arithmetic import decode, element_of, pack_nibbles, unpack_nibbles
+from aoserial.kernels.cpu import Cpu
+from aoserial.kernels.cpu.native import library
+
+pytestmark = pytest.mark.skipif(
+    library.LIBRARY is None, reason="products.c is NOT compiled: it is NOT checked"
+)
+CPU = DeviceInfo.of(torch.device("cpu"))
+NIBBLES = ["int4 none 32", "int4 int 64", "int4 float 32", "int4 offset 64", f"mx {FP4}", "nvfp4"]
+
+
+def spiked(columns: int) -> torch.Tensor:
+    """A number in 128 is so large that the others of its block are no multiples of its unit."""
+    x = torch.randn(1, columns)
+    x[0, 5::128] = 2.0**40
+    return x
+
+
+ROWS: dict[str, Callable[[int], torch.Tensor]] = {
+    "normal": lambda columns: torch.randn(1, columns),
+    "with some that are tiny": lambda columns: (
+        torch.randn(1, columns) * torch.where(torch.rand(columns) < 0.01, 2.0**-30, 1.0)
+    ),
+    "spiked": spiked,
+    "of all exponents": lambda columns: (
+        torch.randn(1, columns) * 2.0 ** torch.randint(-80, 80, (columns,))
+    ),
+    "zero": lambda columns: torch.zeros(1, columns),
+    "one number": lambda columns: torch.eye(columns)[columns - 1 :] * 3.0,
+    "tiny": lambda columns: torch.randn(1, columns) * 2.0**-110,
+    "large": lambda columns: torch.randn(1, columns) * 2.0**100,
+    "powers of two": lambda columns: 2.0 ** torch.randint(-9, 9, (1, columns)),
+    "of both signs and one size": lambda columns: torch.randint(0, 2, (1, columns)) * 2.0 - 1.0,
+}
+
+
+def without(weight: Weight, columns: torch.Tensor) -> Weight:
+    """The weight with zeros there, where an activation may be as large as it likes."""
+    domain, zero_point = weight.spec.zero_domain, weight.parts.get("zero_point")
+    if zero_point is not None:
+        weight = with_part(weight, "zero_point", zero_point * 0 + (8 if domain == "int" else 0))
+    codes = unpack_nibbles(weight.parts["qdata"].view(torch.uint8))
+    codes[:, columns] = 8 if domain in ("none", "int", "float") else 0
+    return with_part(weight, "qdata", pack_nibbles(codes).view(weight.parts["qdata"].dtype))
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize("name", NIBBLES)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_row_of_any_numbers_is_within_the_bound(name: str, row: str, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    weight = MAKERS[name](torch.randn(40, 512, dtype=torch.bfloat16))
+    packed = Cpu().pack(weight, CPU)
+    assert packed.layout.startswith("native nibbles")
+    most = 256.0 if dtype == torch.float16 else 2.0**100  # that the sums do not overflow
+    x = ROWS[row](512).clamp(-most, most).to(dtype)
+    check(Cpu().linear(x, packed), x, weight, None)
+
+
+@pytest.mark.parametrize("name", NIBBLES)
+@pytest.mark.parametrize("many", [3, 100])  # the second are too many to be put aside
+def test_numbers_beside_one_that_is_far_larger_are_not_lost(name: str, many: int) -> None:
+    """Where the weight is zero for the large one, the small ones are all there is."""
+    torch.manual_seed(0)
+    spike = torch.tensor([5])
+    weight = without(MAKERS[name](torch.randn(16, 256, dtype=torch.bfloat16)), spike)
+    assert not dequantize(weight)[:, spike].any()
+    x = torch.zeros(1, 256, dtype=torch.bfloat16)
+    x[0, 9 : 9 + many] = torch.randn(many)
+    x[0, spike] = 2.0**60
+    packed = Cpu().pack(weight, CPU)
+    assert packed.layout.startswith("native nibbles")
+    check(Cpu().linear(x, packed), x, weight, None)
+
+
+def test_every_nibble_is_exact() -> None:
+    codes = torch.arange(16).repeat(8)
+    codes = torch.stack([codes, codes.flip(0)])
+    weight = MAKERS["int4 none 32"](torch.randn(2, 128))
+    weight = with_part(weight, "qdata", pack_nibbles(codes.to(torch.uint8)))
+    weight = with_part(weight, "scale", torch.full((2, 4), 0.75))
+    assert torch.equal(one_hot_products(weight, in_integers=True), (codes - 8) * 0.75)
+    weight = MAKERS[f"mx {FP4}"](torch.randn(2, 128))
+    for name, part in (
+        ("qdata", pack_nibbles(codes.to(torch.uint8)).view(weight.parts["qdata"].dtype)),
+        ("scale", torch.full((2, 4), 126, dtype=torch.uint8).view(weight.parts["scale"].dtype)),
+    ):
+        weight = with_part(weight, name, part)
+    values = decode(codes.to(torch.uint8), element_of("float4_e2m1fn_x2"))
+    assert torch.equal(one_hot_products(weight, in_integers=True), values / 2)
+
+
+@pytest.mark.parametrize("name", NIBBLES)
+def test_integers_give_what_floats_give(name: str) -> None:
+    """Where sums are exact in both: small integers, and scales that are powers of two."""
+    torch.manual_seed(1)
+    weight = MAKERS[name](torch.randn(24, 256, dtype=torch.bfloat16))
+    powers = 2.0 ** torch.randint(-3, 4, weight.parts["scale"].shape)
+    if weight.spec.kind == "int4":
+        weight = with_part(weight, "scale", powers)
+        if "zero_point" in weight.parts:
+            dtype = weight.parts["zero_point"].dtype
+            whole = torch.randint(0, 16, weight.parts["zero_point"].shape)
+            weight = with_part(weight, "zero_point", whole.to(dtype))
+    else:
+        scale = weight.parts["scale"]
+        codes = powers.to(scale.dtype) if scale.is_floating_point() else scale
+        weight = with_part(weight, "scale", codes)
+    if "per_tensor_scale" in weight.parts:
+        weight = with_part(weight, "per_tensor_scale", torch.tensor(1.0))
+    x = torch.randint(-128, 129, (1, 256)).to(torch.bfloat16)
+    for row in (x, x * 0, x.float()):
+        floats = native_products(weight).of_numbers(library.LIBRARY, row)
+        found = native_products(weight, in_integers=True).of_numbers(library.LIBRARY, row)
+        assert torch.equal(found, floats)
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan")])
+@pytest.mark.parametrize("name", NIBBLES)
+def test_infinities_go_where_they_go_in_floats(name: str, number: float) -> None:
+    torch.manual_seed(2)
+    weight = MAKERS[name](torch.randn(24, 256, dtype=torch.bfloat16))
+    x = torch.randn(1, 256, dtype=torch.bfloat16)
+    x[0, 77] = number
+    floats = native_products(weight).of_numbers(library.LIBRARY, x)
+    found = native_products(weight, in_integers=True).of_numbers(library.LIBRARY, x)
+    torch.testing.assert_close(found, floats, rtol=0, atol=0, equal_nan=True)
+
+
+def test_what_is_taken_from_nibbles_has_to_be_a_small_integer() -> None:
+    weight = MAKERS["int4 int 64"](torch.randn(16, 128, dtype=torch.bfloat16))
+    zero_point = torch.zeros_like(weight.parts["zero_point"])
+    for zero, layout in (
+        (0, "native nibbles"),
+        (31, "native nibbles"),
+        (32, "native"),
+        (-16, "native"),
+    ):
+        held = with_part(weight, "zero_point", torch.full_like(zero_point, zero))
+        assert Cpu().pack(held, CPU).layout.split(",")[0] == layout
+        x = torch.randn(1, 128)
+        check(Cpu().linear(x, Cpu().pack(held, CPU)), x, held, None)
+
+
+def test_scales_that_are_not_finite_are_left_to_floats() -> None:
+    for name in NIBBLES[:4]:
+        weight = MAKERS[name](torch.randn(16, 128, dtype=torch.bfloat16))
+        scale = weight.parts["scale"].clone()
+        scale[3, 0] = float("inf")
+        layout = Cpu().pack(with_part(weight, "scale", scale), CPU).layout
+        assert not layout.startswith("native nibbles")
+
+
+@pytest.mark.parametrize("name", [*NIBBLES, "float8 row", "int8 row"])
+@pytest.mark.parametrize("bias_dtype", [torch.bfloat16, torch.float32, torch.float16])
+def test_the_bias_is_added_before_the_result_is_rounded(name: str, bias_dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    weight = MAKERS[name](torch.randn(24, 256, dtype=torch.bfloat16))
+    packed, x = Cpu().pack(weight, CPU), torch.randn(1, 256, dtype=torch.bfloat16)
+    bias = torch.randn(24, 2).to(bias_dtype)
+    wide = Cpu().linear(x.float(), packed)
+    for held in (bias[:, 0].contiguous(), bias[:, 0]):
+        found = Cpu().linear(x, packed, held)
+        assert torch.equal(found, (wide + held).to(torch.bfloat16))
+
+
+def test_results_are_rounded_to_bfloat16_as_torch_does() -> None:
+    """Of halves to the even one; NaN and infinities stay what they are."""
+    weight = MAKERS["float8 row"](torch.ones(1, 32))
+    scale = torch.tensor([[1.0]])
+    weight = with_part(weight, "qdata", torch.ones(1, 32).to(torch.float8_e4m3fn))
+    weight = with_part(weight, "scale", scale)
+    halves = torch.tensor([0x3F80_8000, 0x3F81_8000, 0x3F80_8001, 0x3F80_7FFF], dtype=torch.int32)
+    others = torch.tensor([float("nan"), float("inf"), -float("inf"), 3.4e38, -1e-39, -0.1])
+    products = native_products(weight)
+    for number in torch.cat([halves.view(torch.float32), others]):
+        x = torch.zeros(1, 32, dtype=torch.bfloat16)
+        found = products.of_numbers(library.LIBRARY, x, number.reshape(1))
+        expected = number.reshape(1, 1).to(torch.bfloat16)
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
