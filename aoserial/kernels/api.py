@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from torch.compiler import is_compiling
 
 from aoserial.errors import ActivationError
 from aoserial.kernels.autocast import as_autocast
@@ -51,12 +52,13 @@ def linear(
     return eager_layer(ready.run, lambda: weight, x, bias, parts=weight.parts.values())
 
 
+_ACTIVATIONS = frozenset({torch.bfloat16, torch.float16, torch.float32, torch.float64})
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def is_traced(x: torch.Tensor, *parts: torch.Tensor) -> bool:
     """Whether a layer is to be seen as one operator: by a compiler, or a mode's own tensors."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return True
     if type(x) not in _PLAIN:
         return True
@@ -76,21 +78,21 @@ def check_activation(
     Raises:
         ActivationError: it does not.
     """
-    rows, columns = spec.shape[-2:]
-    if not x.dtype.is_floating_point or x.dtype.itemsize < 2:
+    if x.dtype not in _ACTIVATIONS:
         raise ActivationError(
             f"the activation is {x.dtype}; a layer takes bfloat16, float16, float32 or float64"
         )
     if x.device != device:
         raise ActivationError(f"the activation is on {x.device}, the weight on {device}")
-    if x.dim() == 0 or x.shape[-1] != columns:
+    shape = spec.shape
+    if x.shape[-1:] != shape[-1:]:
         raise ActivationError(
-            f"the activation is {list(x.shape)}, expected [..., {columns}] for a weight of "
-            f"{list(spec.shape)}"
+            f"the activation is {list(x.shape)}, expected [..., {shape[-1]}] for a weight of "
+            f"{list(shape)}"
         )
-    if bias is not None and tuple(bias.shape) != (rows,):
+    if bias is not None and bias.shape != shape[-2:-1]:
         raise ActivationError(
-            f"the bias is {list(bias.shape)}, expected [{rows}] for a weight of {list(spec.shape)}"
+            f"the bias is {list(bias.shape)}, expected [{shape[-2]}] for a weight of {list(shape)}"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
+from torch._C import _is_any_autocast_enabled
 from torch.autograd import forward_ad
 
 from aoserial.errors import UnsupportedOperationError
@@ -30,7 +31,7 @@ def eager_layer(
         weight: gives the canonical weight, for the gradient.
         parts: what it is made of, which may not be written to before the gradient is asked for.
     """
-    autocast = torch._C._is_any_autocast_enabled()
+    autocast = _is_any_autocast_enabled()
     if autocast:
         x = as_autocast(x)
     asked = x.requires_grad or (bias is not None and bias.requires_grad)

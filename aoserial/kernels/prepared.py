@@ -6,11 +6,13 @@ numpy and other processes' writes pass by; see `docs/kernels.md`.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from aoserial.kernels.backend import Backend, Packed, Run
@@ -26,22 +28,17 @@ class Seen:
 
     Attributes:
         part: under a name of its own, so that codes nobody else holds are let go.
-        address: of its first element.
         form: its dtype and strides, in which another view of the same address may differ.
-        version: how often torch had seen it written to; None in inference mode, where it does not.
         writes: how often it had been written to as a part of a wrapper, see `note_write`.
     """
 
     part: torch.Tensor
-    address: int
     form: tuple[torch.dtype, tuple[int, ...]]
-    version: int | None
     writes: int
 
     @classmethod
     def of(cls, part: torch.Tensor) -> Seen:
-        version = None if part.is_inference() else part._version
-        return cls(part.detach(), part.data_ptr(), _form(part), version, _writes(part))
+        return cls(part.detach(), _form(part), _writes(part))
 
 
 @dataclass(slots=True)
@@ -51,6 +48,10 @@ class Prepared:
     Attributes:
         run: the backend's layer by what is packed.
         seen: what it was packed from, in the order of the spec's parts.
+        addresses: of the first element of each.
+        version_of: how often torch has seen a part written to; None in inference mode, where it
+            does not.
+        versions: of each, by that.
         noted: how many writes to wrappers there had been in all when it was last looked at.
     """
 
@@ -58,15 +59,17 @@ class Prepared:
     packed: Packed
     run: Run
     seen: tuple[Seen, ...]
+    addresses: tuple[int, ...]
+    version_of: Callable[[torch.Tensor], int | None]
+    versions: tuple[int | None, ...]
     noted: int
 
     def is_of(self, parts: Sequence[torch.Tensor]) -> bool:
         """Whether these parts are what it was packed from, and have not been written to since."""
-        for part, seen in zip(parts, self.seen, strict=True):
-            if part.data_ptr() != seen.address:
-                return False
-            if seen.version is not None and part._version != seen.version:
-                return False
+        if tuple(map(_address, parts)) != self.addresses:
+            return False
+        if tuple(map(self.version_of, parts)) != self.versions:
+            return False
         if self.noted != _noted.count:
             if any(_writes(seen.part) != seen.writes for seen in self.seen):
                 return False
@@ -79,10 +82,28 @@ class Prepared:
 
 
 def prepare_weight(weight: Weight, backends: Backends, *, backend: str | None = None) -> Prepared:
-    """The weight packed by the first backend that takes it, or by the one named."""
+    """The weight packed by the first backend that takes it, or by the one named.
+
+    Outside of `torch.func`, whose transformations would wrap what is packed, and outlive it.
+    """
+    with temporarily_clear_interpreter_stack():
+        return _prepared(weight, backends, backend)
+
+
+def _prepared(weight: Weight, backends: Backends, backend: str | None) -> Prepared:
     parts = [weight.parts[name] for name in weight.spec.parts]
     chosen, packed = backends.pack(weight, DeviceInfo.of(parts[0].device), only=backend)
-    return Prepared(chosen, packed, chosen.bind(packed), tuple(map(Seen.of, parts)), _noted.count)
+    version_of = _version_if_counted if any(p.is_inference() for p in parts) else _version
+    return Prepared(
+        backend=chosen,
+        packed=packed,
+        run=chosen.bind(packed),
+        seen=tuple(map(Seen.of, parts)),
+        addresses=tuple(map(_address, parts)),
+        version_of=version_of,
+        versions=tuple(map(version_of, parts)),
+        noted=_noted.count,
+    )
 
 
 class PreparedWeights:
@@ -131,6 +152,15 @@ class PreparedWeights:
     def drop(self, codes: torch.Tensor) -> None:
         """Lets go what is packed of these codes."""
         self._held.pop(codes, None)
+
+
+# of C alone, since they are called for each product
+_address = torch.Tensor.data_ptr
+_version: Callable[[torch.Tensor], int] = attrgetter("_version")
+
+
+def _version_if_counted(part: torch.Tensor) -> int | None:
+    return None if part.is_inference() else part._version
 
 
 def _form(part: torch.Tensor) -> tuple[torch.dtype, tuple[int, ...]]:

@@ -92,7 +92,7 @@ def activated(x: torch.Tensor, weight: Weight) -> tuple[torch.Tensor, bool]:
         intx weight's dynamic int8; and whether it has been quantized.
     """
     dtype, activation, parts = x.dtype, weight.spec.activation, weight.parts
-    if activation is None and "act_pre_scale" not in parts:
+    if is_met_as_it_is(weight):
         return x, False
     x = prescaled(x, weight.spec, parts)
     if activation is None or leaves_alone(activation, x):
@@ -101,6 +101,11 @@ def activated(x: torch.Tensor, weight: Weight) -> tuple[torch.Tensor, bool]:
         return fake_quantize_narrow(x.to(dtype), activation), True
     scale = parts.get("act_scale", parts.get("act_per_tensor_scale"))
     return fake_quantize(x, activation, scale, parts.get("act_zero_point")), True
+
+
+def is_met_as_it_is(weight: Weight) -> bool:
+    """Whether the weight asks nothing of its layer's activation."""
+    return weight.spec.activation is None and "act_pre_scale" not in weight.parts
 
 
 def _is_narrow(spec: Spec) -> bool:

@@ -186,9 +186,9 @@ class VersionedTensor(Dispatching):
 
     def _remember(self, weight: Weight) -> None:
         parts = tuple(weight.parts[name] for name in weight.spec.parts)
-        self._remembered = Remembered(
-            tuple(self._fields().items()), weight, parts, parts[0].device, prepared(weight)
-        )
+        names, values = zip(*self._fields().items(), strict=True)
+        ready = prepared(weight)
+        self._remembered = Remembered(names, values, weight, parts, parts[0].device, ready)
 
     # -- parts and metadata -----------------------------------------------------------------
 

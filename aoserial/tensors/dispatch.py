@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 from aoserial.errors import UnsupportedOperationError
 
@@ -112,7 +113,7 @@ def _enter(cls: type, table: str, targets: object) -> Callable[[_Handler], _Hand
 
 def _find(cls: type, table: str, target: object) -> Handler | None:
     """The handler of the nearest class that has one."""
-    if torch.compiler.is_compiling():  # which traces through no cache
+    if is_dynamo_compiling():  # which traces through no cache
         return _found.__wrapped__(cls, table, target)
     return _found(cls, table, target)
 

@@ -68,6 +68,15 @@ def test_a_freed_layer_and_a_traced_one_follow_autocast() -> None:
 
 
 @deprecated
+def test_a_weight_first_multiplied_by_within_a_transformation_is_of_use_after_it() -> None:
+    for make in (aoserial.Float8Tensor.from_float, aoserial.Int4Tensor.from_float):
+        held, x = make(torch.randn(48, 128)), torch.randn(2, 128)
+        gradient = torch.func.grad(lambda u, w: F.linear(u, w).sum())(x, held)
+        w = held.dequantize()
+        torch.testing.assert_close(gradient, w.sum(dim=0).expand(2, 128), rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(F.linear(x, held), x @ w.t(), rtol=1e-5, atol=1e-4)
+
+
 def test_derivatives_of_derivatives_and_of_functions_are_those_of_a_plain_layer() -> None:
     held = aoserial.Int4Tensor.from_float(torch.randn(64, 64), group_size=32)
     x = torch.randn(3, 64, dtype=torch.float64)

@@ -129,7 +129,7 @@ class ByCompiledCode(Int8Products):
         return native.contiguous(weight)
 
     def _takes(self, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
-        return native.takes(x, bias)
+        return x.numel() <= native.MANY * x.shape[-1] and native.takes(x, bias)
 
     def _multiply(self, weight: Weight) -> Multiply:
         products = native.bind_codes(weight)

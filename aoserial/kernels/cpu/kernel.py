@@ -64,11 +64,15 @@ def leave(x: torch.Tensor, bias: torch.Tensor | None) -> None:
 
 def rows(x: torch.Tensor, weight: Weight) -> torch.Tensor:
     """The activation as it meets the weight, [M, K], contiguous; see `reference.activated`."""
-    met, _ = activated(x, weight)
-    if met.dim() != 2:
-        met = met.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+    return in_rows(activated(x, weight)[0])
+
+
+def in_rows(x: torch.Tensor) -> torch.Tensor:
+    """x [..., K] as [M, K], contiguous."""
+    if x.dim() != 2:
+        x = x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
     # one without elements is contiguous to torch whatever its strides, but not to its kernels
-    return met.contiguous() if met.numel() else met.new_empty(met.shape)
+    return x.contiguous() if x.numel() else x.new_empty(x.shape)
 
 
 def finished(y: torch.Tensor, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:

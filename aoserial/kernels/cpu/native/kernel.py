@@ -11,12 +11,13 @@ from aoserial.kernels.cpu.bits import has_other_codes
 from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.cpu.floats import FP4, format_name, scale_of
 from aoserial.kernels.cpu.integers import MEANINGS, MIDDLE
-from aoserial.kernels.cpu.kernel import Kernel, Run, finished, rows
+from aoserial.kernels.cpu.kernel import Kernel, Run, finished, in_rows
 from aoserial.kernels.cpu.native import library
 from aoserial.kernels.cpu.native.library import LANES, Library
 from aoserial.kernels.cpu.native.products import Numbers, Products
 from aoserial.kernels.cpu.scales import are_whole_blocks, exact
 from aoserial.kernels.device import DeviceInfo
+from aoserial.kernels.reference import activated, is_met_as_it_is
 from aoserial.kernels.spec import Spec, Weight
 
 _keys, _Key = torch._C.DispatchKeySet, torch._C.DispatchKey
@@ -29,7 +30,7 @@ _PLAIN = (
 ).raw_repr()
 _DTYPES = (torch.bfloat16, torch.float32)
 _MOST_TAKEN = 23  # from a nibble less 8, whose magnitude is then no more than 31
-_MANY = 32  # rows of an activation above which decoding once for all of them is faster
+MANY = 32  # rows of an activation above which decoding once for all of them is faster
 
 
 class Form(NamedTuple):
@@ -76,14 +77,16 @@ class Native(Kernel):
 
     def bind(self, weight: Weight) -> Run:
         products = products_of(weight, in_integers=self.in_integers)
+        as_it_is, many = is_met_as_it_is(weight), MANY * weight.spec.shape[1]
 
         def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
-            if not takes(x, bias):
+            if x.numel() > many or not takes(x, bias):
                 return None
-            met = rows(x, weight)
-            if met.dtype != torch.bfloat16:
+            met = in_rows(x if as_it_is else activated(x, weight)[0])
+            if met.dtype is not torch.bfloat16:
                 met = met.to(torch.float32)
-            return finished(products.of_numbers(_there(), met, addable(bias)), x, None)
+            y = products.of_numbers(_there(), met, addable(bias))
+            return y if y.dtype is x.dtype and x.dim() == 2 else finished(y, x, None)
 
         return run
 
@@ -123,8 +126,10 @@ def bind_codes(weight: Weight) -> Callable[..., torch.Tensor]:
 
 
 def takes(x: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    few = x.dtype != torch.float64 and x.numel() <= _MANY * x.shape[-1]
-    return few and _is_plain(x) and (bias is None or _is_plain(bias))
+    """Whether it is memory, of a dtype that float32 holds."""
+    if x.dtype is torch.float64:
+        return False
+    return _is_plain(x) and (bias is None or _is_plain(bias))
 
 
 def addable(bias: torch.Tensor | None) -> torch.Tensor | None:

@@ -29,8 +29,10 @@ FORMATS = (  # in the order of products.c
     "float4_e2m1fn_x2",
 )
 LANES = 8
-# The `struct weight` of weight.h, and what follows it in the `struct layer` of threads.h.
-_WEIGHT, _CALL = struct.Struct("@4P4q2ifi"), struct.Struct("@4Pq4i")
+_WEIGHT = struct.Struct("@4P4q2ifi")  # the `struct weight` of weight.h
+# What follows it in the `struct layer` of threads.h: addresses of x, of its rows' scales, of the
+# bias and of y; the rows of x; whether x, the bias and y are bfloat16; the number of threads.
+CALL = struct.Struct("@4Pq4i")
 
 
 class WeightFields(NamedTuple):
@@ -53,23 +55,6 @@ class WeightFields(NamedTuple):
         return _WEIGHT.pack(*self)
 
 
-class CallFields(NamedTuple):
-    """The fields of `struct layer` after the weight; an address that there is none of is 0."""
-
-    x: int
-    x_scale: int
-    bias: int
-    y: int
-    x_rows: int
-    x_is_bfloat16: bool
-    bias_is_bfloat16: bool
-    y_is_bfloat16: bool
-    threads: int
-
-    def packed(self) -> bytes:
-        return _CALL.pack(*self)
-
-
 class Library:
     """The functions of products.c, of a `struct layer`.
 
@@ -79,7 +64,7 @@ class Library:
 
     def __init__(self, built: Path) -> None:
         found = ctypes.CDLL(str(built))
-        if found.aoserial_layer_bytes() != _WEIGHT.size + _CALL.size:
+        if found.aoserial_layer_bytes() != _WEIGHT.size + CALL.size:
             raise OSError(f"{built.name} was compiled for another layout of its parameters")
         self.multiply: Callable[[bytes], int] = found.aoserial_multiply
         self.multiply_codes: Callable[[bytes], int] = found.aoserial_multiply_codes

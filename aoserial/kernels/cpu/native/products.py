@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import torch
 
-from aoserial.kernels.cpu.native.library import FORMATS, CallFields, Library, WeightFields
+from aoserial.kernels.cpu.native.library import CALL, FORMATS, Library, WeightFields
 
+_NARROW = torch.bfloat16
 _SMALL = 1 << 18  # elements of a weight below which threads cost more than they save
 
 
@@ -36,15 +37,26 @@ class Numbers(NamedTuple):
 
 
 class Products:
-    """What products.c is told of a weight: once, and anew where its memory has become another."""
+    """Products with one weight, which products.c is told of once: its memory has to stay."""
 
     def __init__(self, numbers: Numbers) -> None:
-        self._numbers = numbers
-        self._codes, self._scale = numbers.codes, numbers.scale
-        self._rows = len(numbers.codes)
-        self._columns = numbers.codes.shape[1] * 8 // numbers.bits
-        self._places = (0, 0)
-        self._told = b""
+        codes, scale, taken, added, decoder, bits, unit, in_integers = self._numbers = numbers
+        rows, columns = codes.shape[0], codes.shape[1] * 8 // bits
+        self._rows, self._elements = rows, rows * columns
+        self._weight = WeightFields(
+            codes=codes.data_ptr(),
+            scale=scale.data_ptr(),
+            taken=0 if taken is None else taken.data_ptr(),
+            added=0 if added is None else added.data_ptr(),
+            rows=rows,
+            columns=columns,
+            group=columns // scale.shape[1],
+            block_rows=rows // scale.shape[0],
+            format=FORMATS.index(decoder),
+            bits=bits,
+            unit=unit,
+            in_integers=in_integers,
+        ).packed()
 
     def of_numbers(
         self, library: Library, x: torch.Tensor, bias: torch.Tensor | None = None
@@ -55,9 +67,21 @@ class Products:
             x: bfloat16 or float32, contiguous.
             bias: bfloat16 or float32, contiguous.
         """
-        y = x.new_empty((len(x), self._rows))  # where x is, by whatever default device
-        if not library.multiply(self._told_now() + self._call(x, None, bias, y)):
-            raise MemoryError(f"there is no memory for {len(x)} rows of {self._columns} numbers")
+        count, narrow = x.shape[0], x.dtype is _NARROW
+        y = x.new_empty((count, self._rows))  # where x is, by whatever default device
+        call = CALL.pack(
+            x.data_ptr(),
+            0,
+            0 if bias is None else bias.data_ptr(),
+            y.data_ptr(),
+            count,
+            narrow,
+            bias is not None and bias.dtype is _NARROW,
+            narrow,
+            _threads(self._elements),
+        )
+        if not library.multiply(self._weight + call):
+            raise MemoryError(f"there is no memory for an activation of {list(x.shape)}")
         return y
 
     def of_codes(
@@ -78,51 +102,21 @@ class Products:
             dtype: of the result, bfloat16 or float32.
             bias: bfloat16 or float32, contiguous.
         """
-        y = x.new_empty((len(x), self._rows), dtype=dtype)
-        library.multiply_codes(self._told_now() + self._call(x, scale, bias, y))
-        return y
-
-    def _told_now(self) -> bytes:
-        places = (self._codes.data_ptr(), self._scale.data_ptr())
-        if places != self._places:
-            self._places, self._told = places, self._fields().packed()
-        return self._told
-
-    def _fields(self) -> WeightFields:
-        codes, scale, taken, added, decoder, bits, unit, in_integers = self._numbers
-        return WeightFields(
-            codes=codes.data_ptr(),
-            scale=scale.data_ptr(),
-            taken=0 if taken is None else taken.data_ptr(),
-            added=0 if added is None else added.data_ptr(),
-            rows=self._rows,
-            columns=self._columns,
-            group=self._columns // scale.shape[1],
-            block_rows=self._rows // scale.shape[0],
-            format=FORMATS.index(decoder),
-            bits=bits,
-            unit=unit,
-            in_integers=in_integers,
+        count = x.shape[0]
+        y = x.new_empty((count, self._rows), dtype=dtype)
+        call = CALL.pack(
+            x.data_ptr(),
+            scale.data_ptr(),
+            0 if bias is None else bias.data_ptr(),
+            y.data_ptr(),
+            count,
+            False,
+            bias is not None and bias.dtype is _NARROW,
+            dtype is _NARROW,
+            _threads(self._elements),
         )
-
-    def _call(
-        self,
-        x: torch.Tensor,
-        scale: torch.Tensor | None,
-        bias: torch.Tensor | None,
-        y: torch.Tensor,
-    ) -> bytes:
-        return CallFields(
-            x=x.data_ptr(),
-            x_scale=0 if scale is None else scale.data_ptr(),
-            bias=0 if bias is None else bias.data_ptr(),
-            y=y.data_ptr(),
-            x_rows=len(x),
-            x_is_bfloat16=x.dtype == torch.bfloat16,
-            bias_is_bfloat16=bias is not None and bias.dtype == torch.bfloat16,
-            y_is_bfloat16=y.dtype == torch.bfloat16,
-            threads=_threads(self._rows * self._columns),
-        ).packed()
+        library.multiply_codes(self._weight + call)
+        return y
 
 
 class _Process:
