@@ -29,15 +29,20 @@ int32_t aoserial_multiply(const struct layer *layer) {
 
 /* The compiler makes vectors of the innermost loop, if it may take its time. */
 FOR_EACH_CPU __attribute__((optimize("O3"))) static void share_codes(void *argument) {
+    enum { STRETCH = 256, LINE = 64 };
     struct product *of = argument;
     const int64_t columns = of->layer->weight.columns;
-    for (int64_t start, stop; take_rows(of, &start, &stop);)
-        for (int64_t row = start; row < stop; row++)
+    for (int64_t row, stop; take_rows(of, &row, &stop);)
+        for (; row < stop; row++)
             for (int64_t m = 0; m < of->count; m++) {
                 const int8_t *codes = (const int8_t *)of->layer->weight.codes + row * columns;
                 const int16_t *x = (const int16_t *)of->x + m * columns;
                 int32_t sum = 0;
-                for (int64_t k = 0; k < columns; k++) sum += (int16_t)codes[k] * x[k];
+                for (int64_t first = 0; first < columns; first += STRETCH) {
+                    const int64_t end = first + STRETCH < columns ? first + STRETCH : columns;
+                    for (int64_t line = 0; line < STRETCH; line += LINE) fetch(codes + first + line);
+                    for (int64_t k = first; k < end; k++) sum += (int16_t)codes[k] * x[k];
+                }
                 put(of, m, row, (float)sum);
             }
 }
