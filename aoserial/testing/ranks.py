@@ -29,7 +29,7 @@ from aoserial.testing.base import is_sliceable
 from aoserial.testing.expectations import expect, expect_equal, expect_same, own, refused
 from aoserial.testing.slices import cuts
 
-_TIMEOUT = timedelta(seconds=20)  # of one collective, whose partner may have failed
+_TIMEOUT = timedelta(seconds=60)  # of one collective, whose partner may have failed
 
 
 class Product(nn.Module):

@@ -63,7 +63,7 @@ class ShardingConformance:
         if cls._reports is None:
             cls._reports = run_ranks(self.make_all())
         if check in cls._reports:
-            raise AssertionError(f"in one of {_WORLD_SIZE} processes:\n{cls._reports[check]}")
+            raise AssertionError(f"of {_WORLD_SIZE} processes:\n{cls._reports[check]}")
 
 
 def run_ranks(tensors: Mapping[str, torch.Tensor]) -> dict[str, str]:
@@ -114,16 +114,16 @@ def _wait(ranks: list[subprocess.Popen[Any]]) -> None:
 
 
 def _collect(folder: Path, ranks: list[subprocess.Popen[Any]]) -> dict[str, str]:
-    failed: dict[str, str] = {}
-    for number in range(len(ranks)):
+    failed: dict[str, list[str]] = {}
+    for number, rank in enumerate(ranks):
         log = (folder / f"{number}.log").read_text(errors="replace")
         report = folder / f"{number}.json"
         results: dict[str, str] = json.loads(report.read_text()) if report.exists() else {}
         for check in CHECKS:
-            said = results.get(check, "it did not come so far")
+            said = results.get(check, f"it did not come so far (exit status {rank.returncode})")
             if said != "passed":
-                failed.setdefault(check, f"rank {number}: {said}\n{log[-2000:]}")
-    return failed
+                failed.setdefault(check, []).append(f"rank {number}: {said}\n{log[-2000:]}")
+    return {check: "\n".join(said) for check, said in failed.items()}
 
 
 CHECKS = ("fsdp", "uneven", "dtensor", "tensor_parallel", "checkpoint")
