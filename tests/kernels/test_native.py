@@ -275,3 +275,21 @@ def test_compilers_at_once_write_files_of_their_own(tmp_path: Path) -> None:
         written.append(made.read_text())
     assert written[0] != written[1]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["cc", "products-1.so"]
+
+
+@there
+@pytest.mark.parametrize("name", ["float8 row", "int4 none 32", "int8 row"])
+def test_what_does_not_fit_the_weight_is_not_read_beyond_its_end(name: str) -> None:
+    """Of a backend alone: `F.linear` says it before."""
+    weight = MAKERS[name](torch.randn(48, 128, dtype=torch.bfloat16))
+    held = [weight]
+    if name == "int8 row":
+        held.append(with_activation(weight, int8_activation("row")))
+    for each in held:
+        run = Cpu().bind(Cpu().pack(each, CPU))
+        with pytest.raises(RuntimeError):
+            run(torch.randn(1, 64), None)
+        with pytest.raises(RuntimeError):
+            run(torch.randn(1, 128), torch.randn(47))
+        with pytest.raises(RuntimeError):
+            run(torch.randn(1, 128), torch.randn(48, device="meta"))

@@ -48,9 +48,9 @@ class Int8Products(Kernel):
     def _multiply(self, weight: Weight) -> Multiply:
         """Products with a packed weight."""
 
-    def _takes(self, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
+    def _takes(self, spec: Spec, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
         """Whether it multiplies such an activation."""
-        del x, bias
+        del spec, x, bias
         return True
 
     def pack(self, weight: Weight, device: DeviceInfo) -> Parts | None:
@@ -71,7 +71,7 @@ class Int8Products(Kernel):
         multiply = self._multiply(weight)
 
         def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
-            if not x.numel() or not self._takes(x, bias):
+            if not x.numel() or not self._takes(spec, x, bias):
                 return None
             scaled = prescaled(x, spec, parts)
             if spec.activation is None or leaves_alone(spec.activation, scaled):
@@ -128,8 +128,8 @@ class ByCompiledCode(Int8Products):
             return None
         return native.contiguous(weight)
 
-    def _takes(self, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
-        return x.numel() <= native.MANY * x.shape[-1] and native.takes(x, bias)
+    def _takes(self, spec: Spec, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        return native.takes(x, spec.shape, bias)
 
     def _multiply(self, weight: Weight) -> Multiply:
         products = native.bind_codes(weight)
@@ -155,8 +155,8 @@ class InBfloat16(Int8Products):
         del device
         return int8pack.operands(weight) if int8pack.can_multiply(weight.spec) else None
 
-    def _takes(self, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
-        del bias
+    def _takes(self, spec: Spec, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        del spec, bias
         return x.dtype == torch.bfloat16 and x.numel() <= int8pack.MANY * x.shape[-1]
 
     def _multiply(self, weight: Weight) -> Multiply:

@@ -30,7 +30,7 @@ _PLAIN = (
 ).raw_repr()
 _DTYPES = (torch.bfloat16, torch.float32)
 _MOST_TAKEN = 23  # from a nibble less 8, whose magnitude is then no more than 31
-MANY = 32  # rows of an activation above which decoding once for all of them is faster
+_MANY = 32  # rows of an activation above which decoding once for all of them is faster
 
 
 class Form(NamedTuple):
@@ -77,10 +77,10 @@ class Native(Kernel):
 
     def bind(self, weight: Weight) -> Run:
         products = products_of(weight, in_integers=self.in_integers)
-        as_it_is, many = is_met_as_it_is(weight), MANY * weight.spec.shape[1]
+        as_it_is, shape = is_met_as_it_is(weight), weight.spec.shape
 
         def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
-            if x.numel() > many or not takes(x, bias):
+            if not takes(x, shape, bias):
                 return None
             met = in_rows(x if as_it_is else activated(x, weight)[0])
             if met.dtype is not torch.bfloat16:
@@ -125,11 +125,16 @@ def bind_codes(weight: Weight) -> Callable[..., torch.Tensor]:
     return run
 
 
-def takes(x: torch.Tensor, bias: torch.Tensor | None) -> bool:
-    """Whether it is memory, of a dtype that float32 holds."""
-    if x.dtype is torch.float64:
+def takes(x: torch.Tensor, shape: tuple[int, ...], bias: torch.Tensor | None) -> bool:
+    """Whether these are memory, of dtypes that float32 holds, and as much as a weight [N, K] asks.
+
+    The library trusts what it is told; torch's operators say what does not fit.
+    """
+    if x.dtype is torch.float64 or x.shape[-1] != shape[1] or x.numel() > _MANY * shape[1]:
         return False
-    return _is_plain(x) and (bias is None or _is_plain(bias))
+    if bias is not None and (bias.shape != shape[:1] or not _is_plain(bias)):
+        return False
+    return _is_plain(x)
 
 
 def addable(bias: torch.Tensor | None) -> torch.Tensor | None:
