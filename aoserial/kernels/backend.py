@@ -39,7 +39,8 @@ class Backend(ABC):
           honour it refuses, with a sentence;
         * `unpack(pack(w))` has the bytes of `w`;
         * `linear` may be called for any shape of `x` whose last dimension is the weight's, on the
-          weight's device, for any floating-point dtype.
+          weight's device, for any floating-point dtype;
+        * `bind(packed)(x, bias)` is `linear(x, packed, bias)`, for as long as it is held.
 
     Attributes:
         name: by which it is asked for, and shown.

@@ -15,6 +15,7 @@ import torch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from aoserial.errors import UnsupportedOperationError
 from aoserial.kernels.backend import Backend, Packed, Run
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import Reference
@@ -70,10 +71,11 @@ class Prepared:
             return False
         if tuple(map(self.version_of, parts)) != self.versions:
             return False
-        if self.noted != _noted.count:
+        noted = _noted.count  # before it is looked at: another thread may write meanwhile
+        if self.noted != noted:
             if any(_writes(seen.part) != seen.writes for seen in self.seen):
                 return False
-            self.noted = _noted.count
+            self.noted = noted
         return True
 
     def is_seen_so(self, parts: Sequence[torch.Tensor]) -> bool:
@@ -84,8 +86,16 @@ class Prepared:
 def prepare_weight(weight: Weight, backends: Backends, *, backend: str | None = None) -> Prepared:
     """The weight packed by the first backend that takes it, or by the one named.
 
-    Outside of `torch.func`, whose transformations would wrap what is packed, and outlive it.
+    Outside of `torch.func`: what is packed would be wrapped, and outlive the transformation.
+
+    Raises:
+        UnsupportedOperationError: the weight itself is what `torch.func` transforms by.
     """
+    if any(map(torch._C._functorch.is_functorch_wrapped_tensor, weight.parts.values())):
+        raise UnsupportedOperationError(
+            "torch.func does not go through the parts of a quantized weight, only through the "
+            "activation of its layer; use F.linear with the weight's dequantize()"
+        )
     with temporarily_clear_interpreter_stack():
         return _prepared(weight, backends, backend)
 

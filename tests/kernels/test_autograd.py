@@ -77,6 +77,7 @@ def test_a_weight_first_multiplied_by_within_a_transformation_is_of_use_after_it
         torch.testing.assert_close(F.linear(x, held), x @ w.t(), rtol=1e-5, atol=1e-4)
 
 
+@deprecated
 def test_derivatives_of_derivatives_and_of_functions_are_those_of_a_plain_layer() -> None:
     held = aoserial.Int4Tensor.from_float(torch.randn(64, 64), group_size=32)
     x = torch.randn(3, 64, dtype=torch.float64)

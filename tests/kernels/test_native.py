@@ -16,7 +16,8 @@ from support.kernel_weights import int8_activation, weight_of, with_activation, 
 from support.products import MAKERS, check, one_hot_products
 from support.programs import ROOT, run_program
 
-from aoserial.kernels import DeviceInfo, Weight
+from aoserial.errors import UnsupportedOperationError
+from aoserial.kernels import DeviceInfo, Weight, linear
 from aoserial.kernels.arithmetic import decode, element_of, pack_nibbles
 from aoserial.kernels.cpu import Cpu
 from aoserial.kernels.cpu.native import kernel, library, products
@@ -293,3 +294,54 @@ def test_what_does_not_fit_the_weight_is_not_read_beyond_its_end(name: str) -> N
             run(torch.randn(1, 128), torch.randn(47))
         with pytest.raises(RuntimeError):
             run(torch.randn(1, 128), torch.randn(48, device="meta"))
+
+
+class Marked(torch.Tensor):
+    """A class of one's own, which torch's functions keep."""
+
+
+@there
+def test_a_bias_of_a_class_of_its_own_makes_the_result_one() -> None:
+    run = Cpu().bind(Cpu().pack(MAKERS["float8 row"](torch.randn(48, 128)), CPU))
+    x, bias = torch.randn(1, 128), torch.randn(48)
+    found = run(x, bias.as_subclass(Marked))
+    assert isinstance(found, Marked)
+    torch.testing.assert_close(found.as_subclass(torch.Tensor), run(x, bias))
+
+
+@there
+@pytest.mark.parametrize("name", ["float8 row", "int4 none 32"])
+def test_a_bound_kernel_notices_that_its_weight_has_moved(name: str) -> None:
+    packed = Cpu().pack(MAKERS[name](torch.randn(48, 128)), CPU)
+    run, x = Cpu().bind(packed), torch.randn(1, 128)
+    expected = run(x, None)
+    for part in packed.parts.values():
+        address = part.data_ptr()
+        part.share_memory_()
+        assert part.data_ptr() != address
+    torch.zeros(1 << 16)  # what may take the place of the memory before
+    assert torch.equal(run(x, None), expected)
+
+
+@pytest.mark.usefixtures("either")
+@pytest.mark.parametrize("rows", [1, 3, 64])
+def test_torch_func_maps_over_activations_and_leaves_nothing_behind(rows: int) -> None:
+    weight = MAKERS["float8 row"](torch.randn(48, 128))
+    x = torch.randn(rows, 128)
+    expected = linear(x, weight)
+    for found in (
+        torch.func.functionalize(lambda u: linear(u, weight))(x),
+        torch.func.vmap(lambda u: linear(u, weight))(x),
+        linear(x, weight),
+    ):
+        torch.testing.assert_close(found, expected)
+
+
+def test_torch_func_does_not_go_through_a_weight() -> None:
+    weight = MAKERS["float8 row"](torch.randn(48, 128))
+
+    def of_scale(scale: torch.Tensor) -> torch.Tensor:
+        return linear(torch.ones(1, 128), with_part(weight, "scale", scale)).sum()
+
+    with pytest.raises(UnsupportedOperationError, match="only through the activation"):
+        torch.func.grad(of_scale)(weight.parts["scale"])

@@ -190,3 +190,15 @@ def test_results_are_rounded_to_bfloat16_as_torch_does() -> None:
         found = products.of_numbers(library.LIBRARY, x, number.reshape(1))
         expected = number.reshape(1, 1).to(torch.bfloat16)
         torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("exponent", [103, 104, 118, 123])
+def test_sums_of_large_numbers_overflow_no_sooner_than_in_floats(exponent: int) -> None:
+    """Where scales are small: they multiply sums in integers, and each number in floats."""
+    for name in NIBBLES[2:4]:
+        weight = MAKERS[name](torch.randn(16, 256) * 2.0**-20)
+        x = torch.full((1, 256), 2.0**exponent)
+        floats = native_products(weight).of_numbers(library.LIBRARY, x)
+        found = native_products(weight, in_integers=True).of_numbers(library.LIBRARY, x)
+        assert bool(floats.isfinite().all())
+        assert bool(found.isfinite().all())

@@ -8,7 +8,7 @@ import torch
 
 from aoserial.kernels.arithmetic import pack_nibbles, unpack_nibbles
 from aoserial.kernels.cpu.decoder import Parts
-from aoserial.kernels.cpu.kernel import Kernel, Run, finished, rows
+from aoserial.kernels.cpu.kernel import Attempt, Kernel, finished, rows
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec, Weight
 
@@ -62,7 +62,7 @@ class Int4Pack(Kernel):
         added["int4"] = aten._convert_weight_to_int4pack_for_cpu(codes.to(torch.int32), 1)
         return added
 
-    def bind(self, weight: Weight) -> Run:
+    def bind(self, weight: Weight) -> Attempt:
         return partial(_linear, weight)
 
     def codes(self, spec: Spec, parts: Parts) -> torch.Tensor:

@@ -7,7 +7,7 @@ from functools import partial
 import torch
 
 from aoserial.kernels.cpu.decoder import Parts
-from aoserial.kernels.cpu.kernel import Kernel, Run, finished, is_symmetric, rows
+from aoserial.kernels.cpu.kernel import Attempt, Kernel, finished, is_symmetric, rows
 from aoserial.kernels.cpu.scales import same_along_k
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.spec import Spec, Weight
@@ -30,7 +30,7 @@ class Int8Pack(Kernel):
             return None
         return operands(weight) if can_multiply(spec) and is_symmetric(weight) else None
 
-    def bind(self, weight: Weight) -> Run:
+    def bind(self, weight: Weight) -> Attempt:
         return partial(_linear, weight)
 
 

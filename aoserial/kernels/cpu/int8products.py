@@ -16,7 +16,7 @@ import torch
 from aoserial.kernels.activation import prescaled, quantize
 from aoserial.kernels.cpu import int8pack
 from aoserial.kernels.cpu.decoder import Parts
-from aoserial.kernels.cpu.kernel import Kernel, Run, finished, is_symmetric, leave
+from aoserial.kernels.cpu.kernel import Attempt, Kernel, finished, is_symmetric, leave
 from aoserial.kernels.cpu.native import kernel as native, library
 from aoserial.kernels.cpu.scales import same_along_k
 from aoserial.kernels.device import DeviceInfo
@@ -64,7 +64,7 @@ class Int8Products(Kernel):
             return None
         return self._operands(weight, device)
 
-    def bind(self, weight: Weight) -> Run:
+    def bind(self, weight: Weight) -> Attempt:
         spec, parts = weight.spec, weight.parts
         if "row_scale" not in parts:
             return leave

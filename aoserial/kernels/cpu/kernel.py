@@ -15,7 +15,7 @@ from aoserial.kernels.reference import activated
 from aoserial.kernels.spec import Spec, Weight
 
 # x [..., K], as the layer got it, and the bias [N] → [..., N] in the dtype of x, or None
-Run = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor | None]
+Attempt = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor | None]
 
 
 class Kernel(ABC):
@@ -32,7 +32,7 @@ class Kernel(ABC):
         """What it needs beside the weight's parts; None where it does not take the weight."""
 
     @abstractmethod
-    def bind(self, weight: Weight) -> Run:
+    def bind(self, weight: Weight) -> Attempt:
         """`F.linear(x, weight, bias)` as a function of the others; None for an `x` it leaves.
 
         Args:
@@ -52,13 +52,13 @@ class Stream(Kernel):
         del weight, device
         return {}
 
-    def bind(self, weight: Weight) -> Run:
+    def bind(self, weight: Weight) -> Attempt:
         del weight
         return leave
 
 
 def leave(x: torch.Tensor, bias: torch.Tensor | None) -> None:
-    """The `Run` that takes no activation."""
+    """The `Attempt` that takes no activation."""
     del x, bias
 
 

@@ -25,7 +25,12 @@ class Scratch(threading.local):
         self._views: dict[tuple[torch.dtype, tuple[int, ...]], torch.Tensor] = {}
 
     def of(self, dtype: torch.dtype, *shape: int) -> torch.Tensor:
-        """A contiguous tensor that shares its memory with the others of its dtype."""
+        """A contiguous tensor that shares its memory with the others of its dtype.
+
+        Of one's own within `torch.func`, whose tensors do not outlive a transformation.
+        """
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            return torch.empty(shape, dtype=dtype)
         view = self._views.get((dtype, shape))
         return self._made(dtype, shape) if view is None else view
 

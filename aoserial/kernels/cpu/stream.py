@@ -55,7 +55,7 @@ def linear(x: torch.Tensor, decoder: Decoder, spec: Spec, parts: Parts) -> torch
             if narrow and not direct:
                 w = SCRATCH.of(torch.bfloat16, *w.shape).copy_(w)
             if len(x) == 1 and not narrow:
-                torch.mv(w, x[0], out=y[0, first:last])  # half the time of F.linear
+                y[0, first:last] = torch.mv(w, x[0])  # half the time of F.linear
             else:
                 y[:, first:last] = F.linear(x, w)
 

@@ -11,7 +11,7 @@ from aoserial.kernels.cpu.bits import has_other_codes
 from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.cpu.floats import FP4, format_name, scale_of
 from aoserial.kernels.cpu.integers import MEANINGS, MIDDLE
-from aoserial.kernels.cpu.kernel import Kernel, Run, finished, in_rows
+from aoserial.kernels.cpu.kernel import Attempt, Kernel, finished, in_rows
 from aoserial.kernels.cpu.native import library
 from aoserial.kernels.cpu.native.library import LANES, Library
 from aoserial.kernels.cpu.native.products import Numbers, Products
@@ -29,6 +29,7 @@ _PLAIN = (
     | _keys(_Key.AutocastCPU)
 ).raw_repr()
 _DTYPES = (torch.bfloat16, torch.float32)
+_BIASES = (*_DTYPES, torch.float16, torch.float64)
 _MOST_TAKEN = 23  # from a nibble less 8, whose magnitude is then no more than 31
 _MANY = 32  # rows of an activation above which decoding once for all of them is faster
 
@@ -75,7 +76,7 @@ class Native(Kernel):
         del device
         return operands(weight)
 
-    def bind(self, weight: Weight) -> Run:
+    def bind(self, weight: Weight) -> Attempt:
         products = products_of(weight, in_integers=self.in_integers)
         as_it_is, shape = is_met_as_it_is(weight), weight.spec.shape
 
@@ -132,9 +133,14 @@ def takes(x: torch.Tensor, shape: tuple[int, ...], bias: torch.Tensor | None) ->
     """
     if x.dtype is torch.float64 or x.shape[-1] != shape[1] or x.numel() > _MANY * shape[1]:
         return False
-    if bias is not None and (bias.shape != shape[:1] or not _is_plain(bias)):
+    return _is_plain(x) and (bias is None or _is_addable(bias, shape[0]))
+
+
+def _is_addable(bias: torch.Tensor, rows: int) -> bool:
+    """Of a class of one's own torch would make the result one."""
+    if bias.shape != (rows,) or type(bias) not in (torch.Tensor, torch.nn.Parameter):
         return False
-    return _is_plain(x)
+    return bias.dtype in _BIASES and _is_plain(bias)
 
 
 def addable(bias: torch.Tensor | None) -> torch.Tensor | None:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 SOURCE = Path(__file__).with_name("products.c")
 SWITCH = "AOSERIAL_NATIVE"  # 0 leaves the library alone
-FORMATS = (  # in the order of products.c
+FORMATS = (  # in the order of `enum format` of weight.h
     "int8",
     "int4",
     "float8_e5m2",
@@ -67,9 +67,10 @@ class Library:
         if found.aoserial_layer_bytes() != _WEIGHT.size + CALL.size:
             raise OSError(f"{built.name} was compiled for another layout of its parameters")
         self.multiply: Callable[[bytes], int] = found.aoserial_multiply
-        self.multiply_codes: Callable[[bytes], int] = found.aoserial_multiply_codes
+        self.multiply_codes: Callable[[bytes], None] = found.aoserial_multiply_codes
         found.aoserial_multiply.argtypes = [ctypes.c_char_p]
         found.aoserial_multiply_codes.argtypes = [ctypes.c_char_p]
+        found.aoserial_multiply_codes.restype = None
 
 
 def path() -> Path:

@@ -24,7 +24,7 @@ enum {
     UNITS = 21,        /* the largest of a block is 2^21 units or more, and less than 2^22 */
     VECTOR = 64,       /* columns: the even ones are the low nibbles, the odd ones the high */
     HALF = 4,          /* vectors of floats, of the even columns or the odd */
-    STRAY_COLUMNS = 64 /* for each of which a row may have a stray */
+    STRAY_COLUMNS = 128 /* for each of which, begun or whole, a row may have a stray */
 };
 
 /* What nibbles stand for: (byte - zero) / steps. */
@@ -121,7 +121,9 @@ AVX2 static int take_strays(const floats *numbers, const floats *unit, ints *mul
 AVX2_INLINE int cut_block(const floats *numbers, const int64_t vectors, const struct nibble *code,
                           const int is_constant, __m256i *limbs, struct block *block,
                           int64_t column, struct cut_row *row, const struct stray *room) {
-    enum { LEAST = 40, SPECIAL = 255, BIAS = 127 }; /* of the exponents of float32 */
+    /* Of the exponents of float32. Codes are not scaled before they are added up, so that sums of
+     * larger numbers would overflow sooner than elsewhere. */
+    enum { LEAST = 40, MOST = 230, BIAS = 127 };
     const int64_t count = vectors * 2 * HALF;
     ints multiples[4 * HALF], largest = {}, are_strays = {};
     for (int64_t i = 0; i < count; i++) {
@@ -131,7 +133,7 @@ AVX2_INLINE int cut_block(const floats *numbers, const int64_t vectors, const st
     int32_t most = 0;
     for (int lane = 0; lane < LANES; lane++) most = largest[lane] > most ? largest[lane] : most;
     const int32_t exponent = most ? most >> 23 : LEAST;
-    if (exponent == SPECIAL || exponent < LEAST) return 0;
+    if (exponent > MOST || exponent < LEAST) return 0;
     const floats unit = (floats)((ints){} + ((exponent - UNITS) << 23));
     const floats per_unit = (floats)((ints){} + ((2 * BIAS + UNITS - exponent) << 23));
     for (int64_t i = 0; i < count; i++) {
@@ -161,8 +163,8 @@ AVX2_INLINE int cut_block(const floats *numbers, const int64_t vectors, const st
 /* Whether x[columns] could be cut into limbs. */
 AVX2 static int cut(struct cut_row *row, const struct weight *weight, const void *x,
                     const int is_bfloat16) {
-    const struct nibble *code = weight->format == 1 ? &INT4 : &E2M1;
-    const struct stray *room = row->strays + weight->columns / STRAY_COLUMNS;
+    const struct nibble *code = weight->format == NIBBLES ? &INT4 : &E2M1;
+    const struct stray *room = row->strays + weight->columns / STRAY_COLUMNS + 1;
     const int64_t vectors = row->vectors, columns = vectors * VECTOR;
     for (int64_t i = 0, column = 0; column < weight->columns; i++, column += columns) {
         floats numbers[4 * HALF];
@@ -258,7 +260,7 @@ AVX2_INLINE void by_rows(struct product *of, const int64_t vectors, const struct
 
 AVX2_INLINE void by_mode(struct product *of, const int64_t vectors) {
     const struct weight *weight = &of->layer->weight;
-    if (weight->format != 1)
+    if (weight->format != NIBBLES)
         by_rows(of, vectors, &E2M1, SCALED);
     else if (weight->added)
         by_rows(of, vectors, &INT4, TAKEN_SCALED_AND_ADDED);

@@ -118,14 +118,14 @@ INLINE void by_words(struct product *of, decoder decode, const int bits) {
 
 FOR_EACH_CPU static void share_numbers(void *argument) {
     struct product *of = argument;
-    switch (of->layer->weight.format) { /* in the order of library.py's FORMATS */
-    case 0: by_words(of, int8, 8); break;
-    case 1: by_words(of, int4, 4); break;
-    case 2: by_words(of, e5m2, 8); break;
-    case 3: by_words(of, e4m3, 8); break;
-    case 4: by_words(of, e3m2, 8); break;
-    case 5: by_words(of, e2m3, 8); break;
-    case 6: by_words(of, e2m1, 4); break;
+    switch (of->layer->weight.format) {
+    case BYTES: by_words(of, int8, 8); break;
+    case NIBBLES: by_words(of, int4, 4); break;
+    case FLOAT8_E5M2: by_words(of, e5m2, 8); break;
+    case FLOAT8_E4M3: by_words(of, e4m3, 8); break;
+    case FLOAT6_E3M2: by_words(of, e3m2, 8); break;
+    case FLOAT6_E2M3: by_words(of, e2m3, 8); break;
+    case FLOAT4_E2M1: by_words(of, e2m1, 4); break;
     }
 }
 

@@ -14,7 +14,9 @@ int64_t aoserial_layer_bytes(void) { return sizeof(struct layer); }
 
 /* Whether there was memory for it. */
 int32_t aoserial_multiply(const struct layer *layer) {
-    enum { ALIGNMENT = 64, ROOM = 6 }; /* bytes; those of a number of x */
+    /* Bytes, the second of a number of x: as a float 4; in limbs 3, at most 2.5 of its share in a
+     * block, and less than 0.5 of that in strays. */
+    enum { ALIGNMENT = 64, ROOM = 6 };
     const int64_t rows = layer->count < MOST_ROWS ? layer->count : MOST_ROWS;
     void *room = aligned_alloc(ALIGNMENT, rows * layer->weight.columns * ROOM);
     if (layer->count && !room) return 0;
@@ -49,7 +51,6 @@ FOR_EACH_CPU __attribute__((optimize("O3"))) static void share_codes(void *argum
 
 /* The same of int8 codes, by what stands for the activation: `x` is int16. Of magnitudes up to 255,
  * and of 65536 columns at most, sums in int32 are exact, and rounded once to float32. */
-int32_t aoserial_multiply_codes(const struct layer *layer) {
+void aoserial_multiply_codes(const struct layer *layer) {
     run(share_codes, (struct product){layer, layer->x, 0, layer->count, 0});
-    return 1;
 }

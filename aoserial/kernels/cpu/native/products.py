@@ -37,26 +37,16 @@ class Numbers(NamedTuple):
 
 
 class Products:
-    """Products with one weight, which products.c is told of once: its memory has to stay."""
+    """Products with one weight, which products.c is told of once, and again if its memory moves."""
 
     def __init__(self, numbers: Numbers) -> None:
-        codes, scale, taken, added, decoder, bits, unit, in_integers = self._numbers = numbers
-        rows, columns = codes.shape[0], codes.shape[1] * 8 // bits
-        self._rows, self._elements = rows, rows * columns
-        self._weight = WeightFields(
-            codes=codes.data_ptr(),
-            scale=scale.data_ptr(),
-            taken=0 if taken is None else taken.data_ptr(),
-            added=0 if added is None else added.data_ptr(),
-            rows=rows,
-            columns=columns,
-            group=columns // scale.shape[1],
-            block_rows=rows // scale.shape[0],
-            format=FORMATS.index(decoder),
-            bits=bits,
-            unit=unit,
-            in_integers=in_integers,
-        ).packed()
+        self._numbers = numbers
+        self._codes, self._scale = numbers.codes, numbers.scale
+        self._rows = numbers.codes.shape[0]
+        self._columns = numbers.codes.shape[1] * 8 // numbers.bits
+        self._elements = self._rows * self._columns
+        self._places = (0, 0)
+        self._weight = b""
 
     def of_numbers(
         self, library: Library, x: torch.Tensor, bias: torch.Tensor | None = None
@@ -80,7 +70,7 @@ class Products:
             narrow,
             _threads(self._elements),
         )
-        if not library.multiply(self._weight + call):
+        if not library.multiply(self._told() + call):
             raise MemoryError(f"there is no memory for an activation of {list(x.shape)}")
         return y
 
@@ -115,8 +105,32 @@ class Products:
             dtype is _NARROW,
             _threads(self._elements),
         )
-        library.multiply_codes(self._weight + call)
+        library.multiply_codes(self._told() + call)
         return y
+
+    def _told(self) -> bytes:
+        """The weight as products.c has it. All of it moves at once, as by `share_memory_`."""
+        places = (self._codes.data_ptr(), self._scale.data_ptr())
+        if places != self._places:
+            self._places, self._weight = places, self._fields().packed()
+        return self._weight
+
+    def _fields(self) -> WeightFields:
+        codes, scale, taken, added, decoder, bits, unit, in_integers = self._numbers
+        return WeightFields(
+            codes=codes.data_ptr(),
+            scale=scale.data_ptr(),
+            taken=0 if taken is None else taken.data_ptr(),
+            added=0 if added is None else added.data_ptr(),
+            rows=self._rows,
+            columns=self._columns,
+            group=self._columns // scale.shape[1],
+            block_rows=self._rows // scale.shape[0],
+            format=FORMATS.index(decoder),
+            bits=bits,
+            unit=unit,
+            in_integers=in_integers,
+        )
 
 
 class _Process:

@@ -24,6 +24,8 @@ typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(1), may_alia
 
 #define INLINE static inline __attribute__((always_inline))
 
+enum format { BYTES, NIBBLES, FLOAT8_E5M2, FLOAT8_E4M3, FLOAT6_E3M2, FLOAT6_E2M3, FLOAT4_E2M1 };
+
 /* Scales are float32 [rows / block_rows, columns / group]. */
 struct weight {
     const uint8_t *codes;
@@ -31,7 +33,7 @@ struct weight {
     const float *taken; /* from each code, in the decoder's unit; or NULL */
     const float *added; /* to each scaled code, in the same units; or NULL, as `taken` then is not */
     int64_t rows, columns, group, block_rows;
-    int32_t format, bits; /* of a code */
+    int32_t format, bits; /* of a code; formats in the order of library.py */
     float unit;           /* of what the decoder gives */
     int32_t in_integers;  /* up to so many rows may be multiplied */
 };
