@@ -35,6 +35,8 @@ Multiply = Callable[
     [torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor | None],
     torch.Tensor,
 ]
+# the first two of these → products of codes less their zero points, not scaled
+Product = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
 
 
 class Int8Products(Kernel):
@@ -104,19 +106,11 @@ class ByOneDnn(Int8Products):
     def _multiply(self, weight: Weight) -> Multiply:
         parts = weight.parts
 
-        def multiply(
-            codes: torch.Tensor,
-            zero_point: torch.Tensor | None,
-            scale: torch.Tensor,
-            x: torch.Tensor,
-            bias: torch.Tensor | None,
-        ) -> torch.Tensor:
+        def product(codes: torch.Tensor, zero_point: torch.Tensor | None) -> torch.Tensor:
             y = of_bytes(codes, parts["onednn_codes"])
-            if zero_point is not None:
-                y = y - zero_point.to(torch.float32) * parts["row_sums"]
-            return finished(y * scale * parts["row_scale"], x, bias)
+            return y if zero_point is None else y - zero_point.to(torch.float32) * parts["row_sums"]
 
-        return multiply
+        return _scaled(product, parts["row_scale"])
 
 
 class ByCompiledCode(Int8Products):
@@ -162,18 +156,26 @@ class InBfloat16(Int8Products):
     def _multiply(self, weight: Weight) -> Multiply:
         parts = weight.parts
 
-        def multiply(
-            codes: torch.Tensor,
-            zero_point: torch.Tensor | None,
-            scale: torch.Tensor,
-            x: torch.Tensor,
-            bias: torch.Tensor | None,
-        ) -> torch.Tensor:
+        def product(codes: torch.Tensor, zero_point: torch.Tensor | None) -> torch.Tensor:
             values = codes if zero_point is None else codes - zero_point.to(torch.float32)
-            y = int8pack.multiply(values.to(torch.bfloat16), parts)
-            return finished(y * scale * parts["row_scale"], x, bias)
+            return int8pack.multiply(values.to(torch.bfloat16), parts)
 
-        return multiply
+        return _scaled(product, parts["row_scale"])
+
+
+def _scaled(product: Product, row_scale: torch.Tensor) -> Multiply:
+    """Products of codes, [M, N] in any floating dtype, times the scales of both sides."""
+
+    def multiply(
+        codes: torch.Tensor,
+        zero_point: torch.Tensor | None,
+        scale: torch.Tensor,
+        x: torch.Tensor,
+        bias: torch.Tensor | None,
+    ) -> torch.Tensor:
+        return finished(product(codes, zero_point) * scale * row_scale, x, bias)
+
+    return multiply
 
 
 def _is_narrow(spec: Spec) -> bool:
