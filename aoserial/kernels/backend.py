@@ -40,7 +40,8 @@ class Backend(ABC):
         * `unpack(pack(w))` has the bytes of `w`;
         * `linear` may be called for any shape of `x` whose last dimension is the weight's, on the
           weight's device, for any floating-point dtype;
-        * `bind(packed)(x, bias)` is `linear(x, packed, bias)`, for as long as it is held.
+        * `bind(packed)(x, bias)` is `linear(x, packed, bias)`, for as long as it is held,
+          also where the memory of the packed parts has moved, as by `share_memory_`.
 
     Attributes:
         name: by which it is asked for, and shown.

@@ -133,7 +133,6 @@ class PackedWeight(torch.Tensor):
 
     def share_memory_(self) -> Self:
         """Moves the packed parts to shared memory. (The wrapper has no storage to move.)"""
-        self.run = None
         for part in self._held():
             part.share_memory_()  # type: ignore[no-untyped-call]
         return self
