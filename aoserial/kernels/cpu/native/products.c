@@ -14,11 +14,11 @@ int64_t aoserial_layer_bytes(void) { return sizeof(struct layer); }
 
 /* Whether there was memory for it. */
 int32_t aoserial_multiply(const struct layer *layer) {
-    /* Bytes, the second of a number of x: as a float 4; in limbs 3, at most 2.5 of its share in a
-     * block, and less than 0.5 of that in strays. */
-    enum { ALIGNMENT = 64, ROOM = 6 };
+    /* Bytes, the last two of a number of x: as a float; and cut, for as many limbs, 2.5 for its share
+     * in a block, and what is left for strays, which take most of a row that is one block: 2 * 24. */
+    enum { ALIGNMENT = 64, FLOAT = 4, CUT = 8 };
     const int64_t rows = layer->count < MOST_ROWS ? layer->count : MOST_ROWS;
-    void *room = aligned_alloc(ALIGNMENT, rows * layer->weight.columns * ROOM);
+    void *room = aligned_alloc(ALIGNMENT, layer->weight.columns * (rows > 1 ? rows * FLOAT : CUT));
     if (layer->count && !room) return 0;
     if (layer->count > layer->weight.in_integers)
         multiply_numbers(layer, 0, layer->count, room);
