@@ -84,10 +84,10 @@ def check_activation(
         )
     if x.device != device:
         raise ActivationError(f"the activation is on {x.device}, the weight on {device}")
-    shape = spec.shape
-    if x.shape[-1:] != shape[-1:]:
+    given, shape = x.shape, spec.shape
+    if not given or given[-1] != shape[-1]:
         raise ActivationError(
-            f"the activation is {list(x.shape)}, expected [..., {shape[-1]}] for a weight of "
+            f"the activation is {list(given)}, expected [..., {shape[-1]}] for a weight of "
             f"{list(shape)}"
         )
     if bias is not None and bias.shape != shape[-2:-1]:

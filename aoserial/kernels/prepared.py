@@ -67,10 +67,11 @@ class Prepared:
 
     def is_of(self, parts: Sequence[torch.Tensor]) -> bool:
         """Whether these parts are what it was packed from, and have not been written to since."""
-        if tuple(map(_address, parts)) != self.addresses:
-            return False
-        if tuple(map(self.version_of, parts)) != self.versions:
-            return False
+        version_of = self.version_of
+        # as many of each; to have zip see to it takes as long as looking at a part
+        for part, address, version in zip(parts, self.addresses, self.versions):  # noqa: B905
+            if part.data_ptr() != address or version_of(part) != version:
+                return False
         noted = _noted.count  # before it is looked at: another thread may write meanwhile
         if self.noted != noted:
             if any(_writes(seen.part) != seen.writes for seen in self.seen):
@@ -109,7 +110,7 @@ def _prepared(weight: Weight, backends: Backends, backend: str | None) -> Prepar
         packed=packed,
         run=chosen.bind(packed),
         seen=tuple(map(Seen.of, parts)),
-        addresses=tuple(map(_address, parts)),
+        addresses=tuple(part.data_ptr() for part in parts),
         version_of=version_of,
         versions=tuple(map(version_of, parts)),
         noted=_noted.count,
@@ -164,9 +165,7 @@ class PreparedWeights:
         self._held.pop(codes, None)
 
 
-# of C alone, since they are called for each product
-_address = torch.Tensor.data_ptr
-_version: Callable[[torch.Tensor], int] = attrgetter("_version")
+_version: Callable[[torch.Tensor], int] = attrgetter("_version")  # of C alone
 
 
 def _version_if_counted(part: torch.Tensor) -> int | None:

@@ -7,7 +7,14 @@ from collections.abc import Callable
 import pytest
 import torch
 from support.kernel_weights import with_part
-from support.products import FP4, MAKERS, check, native_products, one_hot_products
+from support.products import (
+    FP4,
+    MAKERS as OTHERS,
+    check,
+    int4_maker,
+    native_products,
+    one_hot_products,
+)
 
 from aoserial.kernels import DeviceInfo, Weight, dequantize
 from aoserial.kernels.arithmetic import decode, element_of, pack_nibbles, unpack_nibbles
@@ -18,13 +25,17 @@ pytestmark = pytest.mark.skipif(
     library.LIBRARY is None, reason="products.c is NOT compiled: it is NOT checked"
 )
 CPU = DeviceInfo.of(torch.device("cpu"))
+# rows of groups of 128 are cut into blocks of two vectors
+PAIRED = {f"int4 {domain} 128": int4_maker(domain, 128) for domain in ("none", "int", "float")}
+MAKERS = {**OTHERS, **PAIRED}
 NIBBLES = ["int4 none 32", "int4 int 64", "int4 float 32", "int4 offset 64", f"mx {FP4}", "nvfp4"]
+NIBBLES += PAIRED
 
 
-def spiked(columns: int) -> torch.Tensor:
-    """A number in 128 is so large that the others of its block are no multiples of its unit."""
+def spiked(columns: int, spikes: int) -> torch.Tensor:
+    """Some are so large that the others of their lanes, 15 each, are no multiples of the unit."""
     x = torch.randn(1, columns)
-    x[0, 5::128] = 2.0**40
+    x[0, 5 : 5 + spikes * 128 : 128] = 2.0**40
     return x
 
 
@@ -33,7 +44,10 @@ ROWS: dict[str, Callable[[int], torch.Tensor]] = {
     "with some that are tiny": lambda columns: (
         torch.randn(1, columns) * torch.where(torch.rand(columns) < 0.01, 2.0**-30, 1.0)
     ),
-    "spiked": spiked,
+    "spiked": lambda columns: spiked(columns, 1),  # of 512 columns one word has room for 17 strays
+    "spiked twice": lambda columns: spiked(columns, 2),  # and two for 33
+    "spiked often": lambda columns: spiked(columns, 4),
+    "that two words hold": lambda columns: torch.randint(-(2**23), 2**23, (1, columns)) * 1.0,
     "of all exponents": lambda columns: (
         torch.randn(1, columns) * 2.0 ** torch.randint(-80, 80, (columns,))
     ),
@@ -49,15 +63,20 @@ ROWS: dict[str, Callable[[int], torch.Tensor]] = {
 def without(weight: Weight, column: int) -> Weight:
     """The weight with zeros there, where an activation may be as large as it likes.
 
-    Its zero points, where it has some, are others elsewhere.
+    Its zero points, where it has some, are any elsewhere; there, too, where they are integers.
     """
     domain, zero_point = weight.spec.zero_domain, weight.parts.get("zero_point")
-    if zero_point is not None:
-        zero_point = torch.randint(-4, 16, zero_point.shape).to(zero_point.dtype)
-        zero_point[:, column // weight.spec.block_size[1]] = 8 if domain == "int" else 0
-        weight = with_part(weight, "zero_point", zero_point)
     codes = unpack_nibbles(weight.parts["qdata"].view(torch.uint8))
-    codes[:, column] = 8 if domain in ("none", "int", "float") else 0
+    codes[:, column] = 8 if domain in ("none", "float") else 0
+    if zero_point is not None:
+        group = column // weight.spec.block_size[1]
+        zero_point = torch.randint(-4, 16, zero_point.shape).to(zero_point.dtype)
+        if domain == "int":
+            codes[:, column] = torch.randint(0, 16, codes[:, column].shape).to(codes.dtype)
+            zero_point[:, group] = codes[:, column].to(zero_point.dtype)
+        else:
+            zero_point[:, group] = 0
+        weight = with_part(weight, "zero_point", zero_point)
     return with_part(weight, "qdata", pack_nibbles(codes).view(weight.parts["qdata"].dtype))
 
 
@@ -74,22 +93,57 @@ def test_a_row_of_any_numbers_is_within_the_bound(name: str, row: str, dtype: to
     check(Cpu().linear(x, packed), x, weight, None)
 
 
-@pytest.mark.parametrize("name", [name.replace("64", "32") for name in NIBBLES])
-@pytest.mark.parametrize("many", [2, 100])  # the second are too many to be put aside
-def test_numbers_beside_one_that_is_far_larger_are_not_lost(name: str, many: int) -> None:
-    """Where the weight is zero for the large one, the small ones are all there is."""
-    torch.manual_seed(0)
-    spike, beside = 5, 40  # of one block, and of two groups
-    weight = without(MAKERS[name](torch.randn(16, 256, dtype=torch.bfloat16)), spike)
+def beside_a_far_larger_one(weight: Weight, spike: int, x: torch.Tensor) -> None:
+    """Asserts the bound for a row whose largest number meets zeros, so that the others are all."""
     assert not dequantize(weight)[:, spike].any()
-    x = torch.zeros(1, 256, dtype=torch.bfloat16)
-    x[0, beside : beside + many] = torch.randn(many)
-    x[0, spike] = 2.0**60
+    assert x[0, spike] == x.abs().max()
     packed = Cpu().pack(weight, CPU)
     assert packed.layout.startswith("native nibbles")
     found = Cpu().linear(x, packed)
     x[0, spike] = 0.0  # its share is nothing, and so is what that may be off by
     check(found, x, weight, None)
+
+
+@pytest.mark.parametrize("name", [name.replace("64", "32") for name in NIBBLES])
+@pytest.mark.parametrize("how", ["strays of words", "strays of pairs of words", "too many strays"])
+def test_numbers_beside_one_that_is_far_larger_are_not_lost(name: str, how: str) -> None:
+    torch.manual_seed(0)
+    columns, spike = 128 if name in PAIRED else 64, 45
+    lane = [104, 41, 111, 46, 107, 43, 105, 40, 110, 44, 108, 42, 106, 47, 109]
+    lane = [column for column in lane if column < columns]
+    room = {"strays of words": columns // 32 + 1, "strays of pairs of words": columns // 16 + 1}
+    weight = without(MAKERS[name](torch.randn(16, columns, dtype=torch.bfloat16)), spike)
+    x = torch.zeros(1, columns, dtype=torch.bfloat16)
+    x[0, :32] = torch.randn(32)  # of lanes of their own
+    beside = lane[: room.get(how, len(lane))]
+    assert len(beside) == room.get(how, len(lane))
+    x[0, beside] = torch.randn(len(beside)).to(torch.bfloat16)
+    x[0, spike] = 2.0**60
+    beside_a_far_larger_one(weight, spike, x)
+
+
+@pytest.mark.parametrize("name", [name.replace("64", "32") for name in NIBBLES])
+def test_pairs_of_words_have_30_bits(name: str) -> None:
+    """Beside 2^29 odd numbers are multiples of the unit, but of no larger one."""
+    torch.manual_seed(0)
+    columns, spike = 128 if name in PAIRED else 64, 45
+    weight = without(MAKERS[name](torch.randn(16, columns, dtype=torch.bfloat16)), spike)
+    x = torch.randint(-(2**4), 2**4, (1, columns)) * 2.0 + 1.0
+    x[0, spike] = 2.0**29
+    beside_a_far_larger_one(weight, spike, x)
+
+
+@pytest.mark.parametrize("name", NIBBLES)
+def test_a_few_rows_are_each_what_they_are_by_themselves(name: str) -> None:
+    torch.manual_seed(4)
+    weight = MAKERS[name](torch.randn(24, 256, dtype=torch.bfloat16))
+    rows = torch.cat([ROWS[row](256) for row in ROWS])
+    whole = native_products(weight, in_integers=True)
+    for first in range(len(rows) - 1):
+        x = rows[first : first + 2]
+        found = whole.of_numbers(library.LIBRARY, x)
+        each = [whole.of_numbers(library.LIBRARY, row) for row in x.split(1)]
+        assert torch.equal(found, torch.cat(each))
 
 
 def test_every_nibble_is_exact() -> None:

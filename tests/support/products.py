@@ -14,6 +14,13 @@ from aoserial.kernels.cpu.native.products import Products
 from aoserial.kernels.reference import activated
 
 FP4 = torch.float4_e2m1fn_x2
+
+
+def int4_maker(domain: str, size: int) -> Callable[[torch.Tensor], Weight]:
+    """Of int4 weights in groups of `size`."""
+    return lambda w: Int4Tensor.from_float(w, group_size=size, zero_domain=domain).kernel_weight()
+
+
 MAKERS: dict[str, Callable[[torch.Tensor], Weight]] = {
     "float8 tensor": lambda w: Float8Tensor.from_float(w, granularity="tensor").kernel_weight(),
     "float8 row": lambda w: Float8Tensor.from_float(w).kernel_weight(),
@@ -28,9 +35,7 @@ MAKERS: dict[str, Callable[[torch.Tensor], Weight]] = {
     "int8 row": lambda w: Int8Tensor.from_float(w).kernel_weight(),
     "int8 group": lambda w: Int8Tensor.from_float(w, granularity=(1, 32)).kernel_weight(),
     **{
-        f"int4 {domain} {size}": lambda w, domain=domain, size=size: Int4Tensor.from_float(
-            w, group_size=size, zero_domain=domain
-        ).kernel_weight()
+        f"int4 {domain} {size}": int4_maker(domain, size)
         for domain in ("none", "int", "float", "offset")
         for size in (32, 64)
     },

@@ -21,7 +21,7 @@ from aoserial.kernels.reference import activated, is_met_as_it_is
 from aoserial.kernels.spec import Spec, Weight
 
 _keys, _Key = torch._C.DispatchKeySet, torch._C.DispatchKey
-_PLAIN = (
+_OTHER = ~(
     _keys(_Key.CPU)
     | _keys(_Key.BackendSelect)
     | _keys(_Key.ADInplaceOrView)
@@ -55,7 +55,7 @@ class Form(NamedTuple):
 
 
 _FORMS: Mapping[str, Form] = {
-    "int4": Form("int4", 4, unit=2.0**-28, less=MIDDLE, in_integers=1),
+    "int4": Form("int4", 4, unit=2.0**-28, less=MIDDLE, in_integers=2),
     "int8": Form("int8", unit=2.0**-24),
     "intx": Form("int8", unit=2.0**-24),
     "float8_e5m2": Form("float8_e5m2"),
@@ -63,7 +63,7 @@ _FORMS: Mapping[str, Form] = {
     "float8_e4m3fnuz": Form("float8_e4m3fn", factor=0.5),  # its bits mean half as much
     "float6_e3m2fn": Form("float6_e3m2fn"),
     "float6_e2m3fn": Form("float6_e2m3fn"),
-    FP4: Form(FP4, 4, in_integers=3),
+    FP4: Form(FP4, 4, in_integers=4),
 }
 
 
@@ -156,8 +156,9 @@ def _is_plain(x: torch.Tensor) -> bool:
     Tracers, fake tensors and `torch.func` see operators alone, and so would miss the product; a
     tensor to be negated when it is read, or of zeros that nobody has stored, is not its memory.
     """
-    found = torch._C._dispatch_keys(x) | torch._C._dispatch_tls_local_include_set()
-    return not found.raw_repr() & ~_PLAIN
+    if torch._C._dispatch_keys(x).raw_repr() & _OTHER:
+        return False
+    return not torch._C._dispatch_tls_local_include_set().raw_repr() & _OTHER
 
 
 def operands(weight: Weight) -> dict[str, torch.Tensor] | None:

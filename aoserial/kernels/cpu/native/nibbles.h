@@ -146,7 +146,7 @@ AVX2 static void share_nibbles(void *argument) {
         by_vectors(of, 2);
 }
 
-/* Whether row m of x could be multiplied. room: 8 bytes for each number, aligned as vectors are. */
+/* Whether row m of x could be multiplied. room: as for `cut`. */
 static int multiply_nibbles(const struct layer *layer, int64_t m, void *room) {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
     const struct weight *weight = &layer->weight;

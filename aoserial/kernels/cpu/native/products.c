@@ -14,8 +14,7 @@ int64_t aoserial_layer_bytes(void) { return sizeof(struct layer); }
 
 /* Whether there was memory for it. */
 int32_t aoserial_multiply(const struct layer *layer) {
-    /* Bytes, the last two of a number of x: as a float; and cut, for as many limbs, 2.5 for its share
-     * in a block, and what is left for strays, which take most of a row that is one block: 2 * 24. */
+    /* Bytes, the last two of a number: of rows as floats, or of one that is cut. */
     enum { ALIGNMENT = 64, FLOAT = 4, CUT = 8 };
     const int64_t rows = layer->count < MOST_ROWS ? layer->count : MOST_ROWS;
     void *room = aligned_alloc(ALIGNMENT, layer->weight.columns * (rows > 1 ? rows * FLOAT : CUT));

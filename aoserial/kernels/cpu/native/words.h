@@ -33,7 +33,7 @@ struct cut {
     int stray_columns; /* for each of which, begun or whole, a row may have a stray */
 };
 
-static const struct cut CUTS[] = {{1, WORD_BITS - 1, 64}, {2, 2 * WORD_BITS - 1, 128}};
+static const struct cut CUTS[] = {{1, WORD_BITS - 1, 32}, {2, 2 * WORD_BITS - 1, 16}};
 
 /* Of a block, by lanes. */
 struct block {
@@ -155,7 +155,7 @@ AVX2_INLINE int cut_block(const struct cut cut, struct row *row, int64_t block,
     return 1;
 }
 
-/* Whether a row could be cut so. room: CUT_BYTES for each number, aligned as vectors are. */
+/* Whether a row could be cut so. */
 AVX2_INLINE int cut_so(const struct cut cut, struct row *row, const void *x, const int is_bfloat16,
                        void *room) {
     const int64_t columns = row->weight->columns, blocks = columns / (row->vectors * VECTOR);
@@ -174,7 +174,10 @@ AVX2_INLINE int cut_so(const struct cut cut, struct row *row, const void *x, con
     return 1;
 }
 
-/* Whether x[columns] could be cut: into as few words as can be. */
+/* Whether x[columns] could be cut: into as few words as can be.
+ *
+ * room: 8 bytes for each number, aligned as vectors are. Words take 4 at most, blocks 1.5, and strays
+ * what is left: of the shortest row, of 64 numbers, 144 bytes, which are six of them. */
 AVX2 static int cut(struct row *row, const void *x, const int is_bfloat16, void *room) {
     for (unsigned i = 0; i < sizeof CUTS / sizeof *CUTS; i++)
         if (cut_so(CUTS[i], row, x, is_bfloat16, room)) return 1;
