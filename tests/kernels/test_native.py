@@ -43,7 +43,10 @@ def coded(name: str, codes: torch.Tensor, **spec: object) -> Weight:
 @there
 @pytest.mark.parametrize("dtype", FLOAT8)
 @pytest.mark.parametrize("subnormals_are_zeros", [False, True])
-def test_every_finite_code_of_float8_is_exact(dtype: str, subnormals_are_zeros: bool) -> None:
+@pytest.mark.parametrize("size", [8, 16, 32, 256])  # the last two are decoded by way of float16
+def test_every_finite_code_of_float8_is_exact(
+    dtype: str, subnormals_are_zeros: bool, size: int
+) -> None:
     codes = torch.arange(256, dtype=torch.uint8).view(getattr(torch, dtype))
     values = codes.to(torch.float32)
     codes = torch.where(values.isfinite(), codes.view(torch.uint8), 0).view(codes.dtype)
@@ -52,6 +55,9 @@ def test_every_finite_code_of_float8_is_exact(dtype: str, subnormals_are_zeros: 
         torch.stack([codes, codes.view(torch.uint8).flip(0).view(codes.dtype)]),
         data_dtype=dtype,
     )
+    scale = torch.full((2, 256 // size), 0.75)
+    weight = with_part(weight, "scale", scale)
+    weight = replace(weight, spec=replace(weight.spec, block_size=(1, size)))
     torch.set_flush_denormal(subnormals_are_zeros)
     try:
         found = one_hot_products(weight)

@@ -191,8 +191,8 @@ def contiguous(weight: Weight) -> dict[str, torch.Tensor]:
 def products_of(weight: Weight, *, in_integers: bool = False) -> Products:
     """Products with a weight whose parts have those of `operands`.
 
-    Activations are multiplied by the decoder's unit before: what is below 2^-98 then may lose bits,
-    as subnormal numbers do.
+    Activations are multiplied by the decoder's unit before, and products with float8 may be 2^-8 of
+    themselves: what is below 2^-98 then may lose bits, as subnormal numbers do.
     """
     form, parts = _form(weight.spec), weight.parts
     assert form is not None, "packed by `operands`"
