@@ -52,7 +52,7 @@ struct row {
     const struct weight *weight;
     float values[16]; /* of the weight's nibbles, by which strays are multiplied */
     int64_t vectors;  /* of a block */
-    int words_each;  /* of a number */
+    int words_each;   /* of a number */
     struct block *blocks;
     __m256i *words; /* by vectors; then the first numbers of each half of a lane, and so on; then the
                        words of a number, of which the first is the lower */
