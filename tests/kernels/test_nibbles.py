@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -186,6 +187,40 @@ def test_integers_give_what_floats_give(name: str) -> None:
         floats = native_products(weight).of_numbers(library.LIBRARY, row)
         found = native_products(weight, in_integers=True).of_numbers(library.LIBRARY, row)
         assert torch.equal(found, floats)
+
+
+@pytest.mark.parametrize("rows", [4, 16])
+def test_rows_that_share_scales(rows: int) -> None:
+    torch.manual_seed(5)
+    weight = MAKERS["int4 none 32"](torch.randn(16, 512, dtype=torch.bfloat16))
+    weight = with_part(weight, "scale", torch.rand(16 // rows, 16) + 0.5)
+    weight = replace(weight, spec=replace(weight.spec, block_size=(rows, 32)))
+    packed = Cpu().pack(weight, CPU)
+    assert packed.layout.startswith("native nibbles")
+    for x in (torch.randn(1, 512).to(torch.bfloat16), spiked(512, 1)):
+        check(Cpu().linear(x, packed), x, weight, None)
+
+
+@pytest.mark.parametrize("name", ["int4 none 32", "int4 int 64", f"mx {FP4}"])
+def test_a_small_number_times_a_large_scale_is_no_infinity(name: str) -> None:
+    """Of a stray, and of what is put beside an odd one."""
+    weight = MAKERS[name](torch.randn(4, 64))
+    codes = torch.full((4, 64), 6, dtype=torch.uint8)  # 4 of fp4
+    codes[:, :2] = 15  # 7 of int4
+    weight = with_part(weight, "qdata", pack_nibbles(codes).view(weight.parts["qdata"].dtype))
+    if "mx" in name:
+        huge = torch.full_like(weight.parts["scale"].view(torch.uint8), 254)  # 2**127
+        weight = with_part(weight, "scale", huge.view(weight.parts["scale"].dtype))
+    else:
+        weight = with_part(weight, "scale", torch.full((4, weight.parts["scale"].shape[1]), 1e38))
+    if "zero_point" in weight.parts:
+        weight = with_part(weight, "zero_point", torch.zeros_like(weight.parts["zero_point"]))
+    x = torch.zeros(1, 64, dtype=torch.bfloat16)
+    x[0, 40], x[0, 41] = 1e-10, 1.3e-13
+    floats = native_products(weight).of_numbers(library.LIBRARY, x)
+    assert bool(floats.isfinite().all())
+    found = native_products(weight, in_integers=True).of_numbers(library.LIBRARY, x)
+    torch.testing.assert_close(found, floats)
 
 
 @pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan")])

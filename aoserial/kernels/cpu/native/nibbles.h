@@ -62,9 +62,12 @@ AVX2_INLINE float of_strays(const struct row *x, int64_t row, const enum mode mo
             const int64_t group = first + pair[i].group;
             float w = x->values[codes[pair[i].byte] >> pair[i].shift & 15];
             if (mode >= TAKEN_AND_SCALED) w -= weight->taken[group] * weight->unit;
-            w *= weight->scale[group];
-            if (mode == TAKEN_SCALED_AND_ADDED) w += weight->added[group] * weight->unit;
-            sums[i] += w * pair[i].number;
+            if (mode == TAKEN_SCALED_AND_ADDED) {
+                w = w * weight->scale[group] + weight->added[group] * weight->unit;
+                sums[i] += w * pair[i].number;
+            } else {
+                sums[i] += w * pair[i].number * weight->scale[group]; /* w by a large one overflows */
+            }
         }
     return sums[0] + sums[1];
 }

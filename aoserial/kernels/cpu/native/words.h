@@ -2,9 +2,9 @@
  *
  * A row is cut into blocks of one or two vectors of nibbles. A lane of a block has a unit, a power of
  * two of which its numbers are 15 bits and a sign: a word. A number that is no multiple of the unit
- * is a stray, kept as it is: of bfloat16 it is one that is 2^7 times smaller than the largest of its
- * lane. Where too many are, as beside outliers or in wider dtypes, a number is two words: 30 bits and
- * a sign.
+ * is a stray, kept as it is: of bfloat16 it may be one that is 2^7 times smaller than the largest of
+ * its lane. Where too many are, as beside outliers or in wider dtypes, a number is two words: 30 bits
+ * and a sign.
  */
 
 #ifndef AOSERIAL_WORDS_H
@@ -29,8 +29,8 @@ enum {
 /* How exactly a row is cut. */
 struct cut {
     int words;         /* of a number */
-    int units;         /* the largest of a lane is 2^units or more, and less than 2^(units + 1) */
-    int stray_columns; /* for each of which, begun or whole, a row may have a stray */
+    int units;         /* the largest of a lane is 2^units to twice that; less where it is tiny */
+    int stray_columns; /* for each of which a row may have a stray, and one more */
 };
 
 static const struct cut CUTS[] = {{1, WORD_BITS - 1, 32}, {2, 2 * WORD_BITS - 1, 16}};
@@ -176,8 +176,8 @@ AVX2_INLINE int cut_so(const struct cut cut, struct row *row, const void *x, con
 
 /* Whether x[columns] could be cut: into as few words as can be.
  *
- * room: 8 bytes for each number, aligned as vectors are. Words take 4 at most, blocks 1.5, and strays
- * what is left: of the shortest row, of 64 numbers, 144 bytes, which are six of them. */
+ * room: 8 bytes for each number, aligned as vectors are. Words take 4 at most, blocks 1.5, which
+ * leaves 160 bytes of the shortest row, of 64 numbers; its strays are six at most, of 24 bytes. */
 AVX2 static int cut(struct row *row, const void *x, const int is_bfloat16, void *room) {
     for (unsigned i = 0; i < sizeof CUTS / sizeof *CUTS; i++)
         if (cut_so(CUTS[i], row, x, is_bfloat16, room)) return 1;
