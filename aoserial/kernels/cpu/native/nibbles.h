@@ -2,7 +2,7 @@
  *
  * Nibbles are widened to words, and multiplied by those of a number. Sums of a lane of a block are
  * less than 2^24, so that float32 holds them, and what is to be taken from them; they are rounded
- * once, and strays are multiplied in float32 by themselves.
+ * when they are scaled, and strays are multiplied in float32 by themselves.
  */
 
 #ifndef AOSERIAL_NIBBLES_H
