@@ -126,20 +126,7 @@ class ByCompiledCode(Int8Products):
         return native.takes(x, spec.shape, bias)
 
     def _multiply(self, weight: Weight) -> Multiply:
-        products = native.bind_codes(weight)
-
-        def multiply(
-            codes: torch.Tensor,
-            zero_point: torch.Tensor | None,
-            scale: torch.Tensor,
-            x: torch.Tensor,
-            bias: torch.Tensor | None,
-        ) -> torch.Tensor:
-            wide = codes.to(torch.int16)
-            values = wide if zero_point is None else (wide - zero_point).to(torch.int16)
-            return products(values, scale, x, bias)
-
-        return multiply
+        return native.bind_codes(weight)
 
 
 class InBfloat16(Int8Products):

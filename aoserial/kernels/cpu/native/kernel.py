@@ -108,19 +108,25 @@ class NativeNibbles(Native):
 def bind_codes(weight: Weight) -> Callable[..., torch.Tensor]:
     """Products of codes of an activation with those of a weight, which has `row_scale`.
 
-    They are given the codes less their zero points, [M, K] in int16; float32 scales of each row or
-    of all; the layer's activation, for its dtype and shape; and the bias.
+    They are given the codes in int8, [M, K]; zero points and float32 scales of each row or of all;
+    the layer's activation, for its dtype and shape; and the bias.
     """
     parts = weight.parts
     codes, scale = parts.get("native_codes", parts["qdata"]), parts["row_scale"].view(-1, 1)
     products = Products(Numbers(codes, scale, None, None, "int8", 8, 1.0))
 
     def run(
-        codes: torch.Tensor, scale: torch.Tensor, x: torch.Tensor, bias: torch.Tensor | None
+        codes: torch.Tensor,
+        zero_point: torch.Tensor | None,
+        scale: torch.Tensor,
+        x: torch.Tensor,
+        bias: torch.Tensor | None,
     ) -> torch.Tensor:
-        scale = scale.reshape(-1).expand(len(codes)).contiguous()
+        wide = codes.to(torch.int16)
+        values = wide if zero_point is None else (wide - zero_point).to(torch.int16)
+        scale = scale.reshape(-1).expand(len(values)).contiguous()
         dtype = x.dtype if x.dtype == torch.bfloat16 else torch.float32
-        y = products.of_codes(_there(), codes.contiguous(), scale, dtype, addable(bias))
+        y = products.of_codes(_there(), values.contiguous(), scale, dtype, addable(bias))
         return finished(y, x, None)
 
     return run
