@@ -73,6 +73,8 @@ def _reduce(
     never: float,
 ) -> torch.Tensor:
     for dim, size in enumerate(block_size):
+        if size == 1:
+            continue
         length = x.shape[dim]
         blocks = -(-length // size)
         missing = blocks * size - length  # what fills the last block up is `never` its extreme
