@@ -30,7 +30,7 @@ class Scratch(threading.local):
         Of one's own within `torch.func`, whose tensors do not outlive a transformation.
         """
         if torch._C._functorch.peek_interpreter_stack() is not None:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(shape, dtype=dtype, device="cpu")
         view = self._views.get((dtype, shape))
         return self._made(dtype, shape) if view is None else view
 
@@ -39,7 +39,7 @@ class Scratch(threading.local):
         buffer = self._buffers.get(dtype)
         with torch.inference_mode(False):  # else it could only be written in inference mode
             if buffer is None or buffer.numel() < length:
-                buffer = self._buffers[dtype] = torch.empty(length, dtype=dtype)
+                buffer = self._buffers[dtype] = torch.empty(length, dtype=dtype, device="cpu")
                 self._views.clear()  # they would keep the memory of the buffers before
             if len(self._views) == _MOST_VIEWS:
                 self._views.clear()
