@@ -12,8 +12,9 @@ import statistics
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
+from pathlib import Path
 from time import perf_counter
 
 import torch
@@ -25,8 +26,8 @@ from aoserial.kernels import ActivationSpec, DeviceInfo, Weight, dequantize
 from aoserial.kernels.cpu import Cpu
 
 SHAPES = {"4096 × 4096": (4096, 4096), "14336 × 4096": (14336, 4096)}  # the second: Llama-8B's MLP
-ROUNDS = {1: 7, 16: 3, 256: 2}  # by rows of the activation
-COPIES = 3
+ROUNDS = {1: 15, 16: 9, 256: 5}  # by rows of the activation
+COPIES = 3  # at least
 BARS = {  # contestant: the least figure, by rows
     "int4 g128": {1: 3.0},
     "int8 dynamic": {1: 1.5, 16: 1.5, 256: 1.5},
@@ -94,13 +95,14 @@ def layers(w: torch.Tensor) -> dict[str, list[Layer]]:
         "int4 g128": Int4Tensor.from_float(w, group_size=128).kernel_weight(),
         "nvfp4": NVFP4Tensor.from_float(w).kernel_weight(),
     }
-    found: dict[str, list[Layer]] = {"bf16": [_plain(w.clone()) for _ in range(COPIES)]}
+    found: dict[str, list[Layer]] = {"bf16": [_plain(w.clone()) for _ in range(_copies(w))]}
     scale = fp8.scale.to(torch.bfloat16)
     found["fp8 row, cast by torch"] = [
         lambda x: F.linear(x, fp8.qdata.to(torch.bfloat16) * scale),
     ]
     for name, weight in weights.items():
-        found[f"aoserial: {name}"] = [_packed(_copy(weight)) for _ in range(COPIES)]
+        copies = _copies(weight.parts["qdata"])
+        found[f"aoserial: {name}"] = [_packed(_copy(weight)) for _ in range(copies)]
         found[f"dequantize: {name}"] = [_dequantized(weight)]
     found.update(_of_torchao(w))
     return found
@@ -139,6 +141,18 @@ def _timed(work: Callable[[], object]) -> float:
 
 def _plain(w: torch.Tensor) -> Layer:
     return lambda x: F.linear(x, w)
+
+
+def _copies(weight: torch.Tensor) -> int:
+    """How many are together larger than any cache of this machine."""
+    return max(COPIES, -(-5 * _largest_cache() // (4 * weight.nbytes)))
+
+
+@cache
+def _largest_cache() -> int:
+    """Bytes, as Linux says them; 0 elsewhere."""
+    sizes = Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")
+    return max((int(size.read_text().strip().removesuffix("K")) << 10 for size in sizes), default=0)
 
 
 def _packed(weight: Weight) -> Layer:
