@@ -98,13 +98,8 @@ def quantize(
     """
     block_size = blocks(spec, x)
     if format_of(spec) == "int8":
-        limits = _int8_limits(spec)
-        if scale is None:
-            least = _INT8_EPS if spec.least_scale is None else spec.least_scale
-            scale, zero_point = _int8_parameters(x, spec, block_size, limits, least)
-            scale = scale.to(torch.float32)
-        scale, zero_point = _ranked(scale, x), _ranked(zero_point, x)
-        codes = _int8_codes(x, block_size, scale, zero_point, limits)
+        scale, zero_point = int8_parameters(x, spec, scale, zero_point)
+        codes = int8_codes(x, block_size, scale, zero_point, int8_limits(spec))
         return Codes(codes, scale, zero_point, block_size)
     dtype = torch_dtype(spec.dtype)
     if scale is None:
@@ -114,16 +109,39 @@ def quantize(
     return Codes(codes, scale, None, block_size)
 
 
+def int8_parameters(
+    x: torch.Tensor,
+    spec: ActivationSpec,
+    scale: torch.Tensor | None = None,
+    zero_point: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Scale and zero point of an int8 activation, as `Codes` has them; a dynamic scale in float32.
+
+    Args:
+        x, scale, zero_point: as for `fake_quantize`.
+    """
+    if scale is None:
+        least, limits = int8_least_scale(spec), int8_limits(spec)
+        scale, zero_point = _int8_parameters(x, spec, blocks(spec, x), limits, least)
+        scale = scale.to(torch.float32)
+    return _ranked(scale, x), _ranked(zero_point, x)
+
+
+def int8_least_scale(spec: ActivationSpec) -> float:
+    """The least that a dynamic scale is set to."""
+    return _INT8_EPS if spec.least_scale is None else spec.least_scale
+
+
 def fake_quantize_narrow(x: torch.Tensor, spec: ActivationSpec) -> torch.Tensor:
     """The same for a dynamic int8 activation, everything computed in the dtype of `x`.
 
     Source: torchao 0.18, `_apply_int8_act_asym_per_token_quant_dequant`, for its intx weights.
     """
     block_size = blocks(spec, x)
-    limits = _int8_limits(spec)
+    limits = int8_limits(spec)
     least = torch.finfo(x.dtype).tiny if spec.least_scale is None else spec.least_scale
     scale, zero_point = _int8_parameters(x, spec, block_size, limits, least)
-    codes = _int8_codes(x, block_size, scale, zero_point, limits)
+    codes = int8_codes(x, block_size, scale, zero_point, limits)
     return dequantize_int8(codes, scale, zero_point, block_size=block_size, dtype=x.dtype)
 
 
@@ -161,8 +179,8 @@ def _float8_scale(
     return torch.where(scale == 0, torch.ones_like(scale), scale)
 
 
-def _int8_limits(spec: ActivationSpec) -> tuple[int, int]:
-    """The lowest and the highest code."""
+def int8_limits(spec: ActivationSpec) -> tuple[int, int]:
+    """The lowest and the highest code of an int8 activation."""
     if spec.reduce_range:
         return -64, 63
     return (-127 if spec.narrow_range else -128), 127
@@ -189,13 +207,14 @@ def _int8_parameters(
     return scale.clamp(min=least_scale), None
 
 
-def _int8_codes(
+def int8_codes(
     x: torch.Tensor,
     block_size: tuple[int, ...],
     scale: torch.Tensor,
     zero_point: torch.Tensor | None,
     limits: tuple[int, int],
 ) -> torch.Tensor:
+    """Of the shape of `x`; scale and zero point as `int8_parameters` gives them."""
     codes = torch.round(x * (1.0 / expand(scale, block_size, x.shape)))
     if zero_point is not None:
         codes = codes + expand(zero_point, block_size, x.shape)

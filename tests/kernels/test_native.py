@@ -20,7 +20,10 @@ from aoserial.errors import UnsupportedOperationError
 from aoserial.kernels import DeviceInfo, Weight, linear
 from aoserial.kernels.arithmetic import decode, element_of, pack_nibbles
 from aoserial.kernels.cpu import Cpu
-from aoserial.kernels.cpu.native import kernel, library, products
+from aoserial.kernels.cpu.native import kernel, library, products, threads
+from aoserial.kernels.cpu.native.quantizing import RowCodes
+
+pytestmark = pytest.mark.usefixtures("without_tiles")
 
 CPU = DeviceInfo.of(torch.device("cpu"))
 there = pytest.mark.skipif(
@@ -142,7 +145,7 @@ def test_parts_of_other_shapes_go_elsewhere() -> None:
 
 @there
 def test_threads_share_a_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "_SMALL", 0)
+    monkeypatch.setattr(threads, "_SMALL", 0)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     weights = [MAKERS[name](torch.randn(333, 64)) for name in ("float8 row", "int4 int 32")]
     weights.append(with_activation(weight_of("int8 row", (333, 64)), int8_activation("row")))
@@ -204,13 +207,15 @@ def test_a_fork_does_not_wait_for_the_threads_of_its_parent() -> None:
 
 @there
 def test_products_of_codes_are_exact_in_int32() -> None:
-    x = torch.randint(-255, 256, (3, 1 << 16), dtype=torch.int16)
+    x = torch.randint(-128, 128, (3, 1 << 16), dtype=torch.int8)
+    zero_point = torch.tensor([-128, 127, 5], dtype=torch.int8)
     codes = torch.full((2, 1 << 16), -128, dtype=torch.int8)
-    x[0], x[1] = 255, -255
+    x[0], x[1] = 127, -128
     weight = products.Numbers(codes, torch.ones(2, 1), None, None, "int8", 8, 1.0)
-    of = products.Products(weight)
-    found = of.of_codes(library.LIBRARY, x, torch.ones(3), torch.float32)
-    assert torch.equal(found.double(), (x.double() @ codes.double().t()).float().double())
+    rows = RowCodes(x, torch.ones(3), zero_point)
+    found = products.Products(weight).of_codes(library.LIBRARY, rows, torch.float32)
+    exact = (x.double() - zero_point[:, None].double()) @ codes.double().t()
+    assert torch.equal(found.double(), exact.float().double())
 
 
 @there

@@ -22,9 +22,12 @@ from aoserial.kernels.arithmetic import decode, element_of, pack_nibbles, unpack
 from aoserial.kernels.cpu import Cpu
 from aoserial.kernels.cpu.native import library
 
-pytestmark = pytest.mark.skipif(
-    library.LIBRARY is None, reason="products.c is NOT compiled: it is NOT checked"
-)
+pytestmark = [
+    pytest.mark.usefixtures("without_tiles"),
+    pytest.mark.skipif(
+        library.LIBRARY is None, reason="products.c is NOT compiled: it is NOT checked"
+    ),
+]
 CPU = DeviceInfo.of(torch.device("cpu"))
 # rows of groups of 128 are cut into blocks of two vectors
 PAIRED = {f"int4 {domain} 128": int4_maker(domain, 128) for domain in ("none", "int", "float")}

@@ -13,7 +13,7 @@ from support.kernel_weights import FORMATS, weight_of
 # Devices for which tests/gpu/compiled.py compiles Triton's kernels.
 COMPILED = ("sm80", "sm89", "sm90", "sm100", "sm120", "gfx942", "gfx950")
 # Devices on which layers have run.
-RUN = ("cpu-avx2",)
+RUN = ("cpu-avx2", "cpu-avx512")
 
 
 @cache

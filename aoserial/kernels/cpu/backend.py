@@ -12,7 +12,7 @@ from aoserial.kernels.cpu import stream
 from aoserial.kernels.cpu.decoder import Decoder
 from aoserial.kernels.cpu.int4pack import Int4Pack
 from aoserial.kernels.cpu.int8pack import Int8Pack
-from aoserial.kernels.cpu.int8products import ByCompiledCode, ByOneDnn, InBfloat16
+from aoserial.kernels.cpu.int8products import ByCompiledCode, ByOneDnn, ByTiles, InBfloat16
 from aoserial.kernels.cpu.kernel import Kernel, Stream, finished, rows
 from aoserial.kernels.cpu.native import Native, NativeNibbles
 from aoserial.kernels.device import DeviceInfo
@@ -21,6 +21,7 @@ from aoserial.kernels.spec import Spec, Weight
 
 # The first that takes a weight gets what activations suit it; the last takes none.
 KERNELS: dict[str, Kernel] = {
+    "tiled int8 products": ByTiles(),
     "oneDNN int8 products": ByOneDnn(),
     "native int8 products": ByCompiledCode(),
     "bfloat16 int8 products": InBfloat16(),

@@ -7,17 +7,21 @@ two other ways, as exact, and many go to the stream.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import cache
 
 import torch
 
-from aoserial.kernels.activation import prescaled, quantize
+from aoserial.kernels.activation import prescaled
 from aoserial.kernels.cpu import int8pack
 from aoserial.kernels.cpu.decoder import Parts
+from aoserial.kernels.cpu.int8rows import Quantizer, is_int8
 from aoserial.kernels.cpu.kernel import Attempt, Kernel, finished, is_symmetric, leave
 from aoserial.kernels.cpu.native import kernel as native, library
+from aoserial.kernels.cpu.native.library import Tiles
+from aoserial.kernels.cpu.native.quantizing import RowCodes
 from aoserial.kernels.cpu.scales import same_along_k
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.settings import extent, format_of, leaves_alone
@@ -26,17 +30,14 @@ from aoserial.kernels.spec import Spec, Weight
 onednn = torch.ops.onednn
 
 _MOST_COLUMNS = 2**16  # beyond it 255 · 128 · K may pass int32
+_TILE_COLUMNS = 64  # of which those of a weight are a multiple
 _SHIFT = 128  # from signed codes to those from 0, which alone oneDNN has vector code for
 
 
-# codes [M, K] of an activation in int8, their zero points [M or 1, 1] or None, scales in float32
-# of that shape, the activation itself, and the bias → what the layer gives
-Multiply = Callable[
-    [torch.Tensor, torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor | None],
-    torch.Tensor,
-]
-# the first two of these → products of codes less their zero points, not scaled
-Product = Callable[[torch.Tensor, torch.Tensor | None], torch.Tensor]
+# an activation's codes, the activation itself, and the bias → what the layer gives
+Multiply = Callable[[RowCodes, torch.Tensor, torch.Tensor | None], torch.Tensor]
+# codes → products of them less their zero points, [M, N] in any floating dtype, not scaled
+Product = Callable[[RowCodes], torch.Tensor]
 
 
 class Int8Products(Kernel):
@@ -67,28 +68,39 @@ class Int8Products(Kernel):
         return self._operands(weight, device)
 
     def bind(self, weight: Weight) -> Attempt:
-        spec, parts = weight.spec, weight.parts
-        if "row_scale" not in parts:
+        spec, parts, activation = weight.spec, weight.parts, weight.spec.activation
+        if "row_scale" not in parts or activation is None:
             return leave
-        multiply = self._multiply(weight)
+        multiply, quantizer = self._multiply(weight), Quantizer(activation, parts)
 
         def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
             if not x.numel() or not self._takes(spec, x, bias):
                 return None
             scaled = prescaled(x, spec, parts)
-            if spec.activation is None or leaves_alone(spec.activation, scaled):
+            if leaves_alone(activation, scaled):
                 return None
-            found = quantize(
-                scaled, spec.activation, parts.get("act_scale"), parts.get("act_zero_point")
-            )
-            zero_point = found.zero_point
-            if zero_point is not None:
-                zero_point = zero_point.reshape(-1, 1)
-            scale = found.scale.reshape(-1, 1).to(torch.float32)
-            scale = scale + (scale - scale)  # NaN where infinite, as are codes of 0 times it
-            return multiply(found.codes.reshape(-1, spec.shape[1]), zero_point, scale, x, bias)
+            return multiply(quantizer(scaled), x, bias)
 
         return run
+
+
+class ByTiles(Int8Products):
+    """Where the processor multiplies tiles of bytes, exactly; any number of rows."""
+
+    def _operands(self, weight: Weight, device: DeviceInfo) -> Parts | None:
+        del device
+        found = library.LIBRARY
+        if found is None or found.tiles != Tiles.AMX or weight.spec.shape[1] % _TILE_COLUMNS:
+            return None
+        if not _is_narrow(weight.spec) or not _is_whole(weight):
+            return None
+        return {**native.contiguous(weight), "row_sums": _row_sums(weight)}
+
+    def _takes(self, spec: Spec, x: torch.Tensor, bias: torch.Tensor | None) -> bool:
+        return native.takes(x, spec.shape, bias, math.inf)
+
+    def _multiply(self, weight: Weight) -> Multiply:
+        return native.bind_codes(weight)
 
 
 class ByOneDnn(Int8Products):
@@ -100,15 +112,17 @@ class ByOneDnn(Int8Products):
         codes = weight.parts["qdata"]
         return {
             "onednn_codes": onednn.qlinear_prepack(codes.contiguous(), None),
-            "row_sums": codes.sum(dim=1, dtype=torch.int32).to(torch.float32),
+            "row_sums": _row_sums(weight),
         }
 
     def _multiply(self, weight: Weight) -> Multiply:
         parts = weight.parts
 
-        def product(codes: torch.Tensor, zero_point: torch.Tensor | None) -> torch.Tensor:
-            y = of_bytes(codes, parts["onednn_codes"])
-            return y if zero_point is None else y - zero_point.to(torch.float32) * parts["row_sums"]
+        def product(x: RowCodes) -> torch.Tensor:
+            y = of_bytes(x.codes, parts["onednn_codes"])
+            if x.zero_point is None:
+                return y
+            return y - x.zero_point.to(torch.float32)[:, None] * parts["row_sums"]
 
         return _scaled(product, parts["row_scale"])
 
@@ -143,26 +157,27 @@ class InBfloat16(Int8Products):
     def _multiply(self, weight: Weight) -> Multiply:
         parts = weight.parts
 
-        def product(codes: torch.Tensor, zero_point: torch.Tensor | None) -> torch.Tensor:
-            values = codes if zero_point is None else codes - zero_point.to(torch.float32)
+        def product(x: RowCodes) -> torch.Tensor:
+            values = x.codes
+            if x.zero_point is not None:
+                values = values - x.zero_point.to(torch.float32)[:, None]
             return int8pack.multiply(values.to(torch.bfloat16), parts)
 
         return _scaled(product, parts["row_scale"])
 
 
 def _scaled(product: Product, row_scale: torch.Tensor) -> Multiply:
-    """Products of codes, [M, N] in any floating dtype, times the scales of both sides."""
+    """Products of codes times the scales of both sides."""
 
-    def multiply(
-        codes: torch.Tensor,
-        zero_point: torch.Tensor | None,
-        scale: torch.Tensor,
-        x: torch.Tensor,
-        bias: torch.Tensor | None,
-    ) -> torch.Tensor:
-        return finished(product(codes, zero_point) * scale * row_scale, x, bias)
+    def multiply(rows: RowCodes, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        return finished(product(rows) * rows.scale[:, None] * row_scale, x, bias)
 
     return multiply
+
+
+def _row_sums(weight: Weight) -> torch.Tensor:
+    """Of the codes, [N]; float32 holds them."""
+    return weight.parts["qdata"].sum(dim=1, dtype=torch.int32).to(torch.float32)
 
 
 def _is_narrow(spec: Spec) -> bool:
@@ -175,13 +190,14 @@ def _is_whole(weight: Weight) -> bool:
     codes, zero_point = weight.parts["qdata"], weight.parts.get("act_zero_point")
     if codes.shape != weight.spec.shape:
         return False
-    return zero_point is None or bool((zero_point.to(torch.int8) == zero_point).all())
+    return zero_point is None or is_int8(zero_point)
 
 
 def of_bytes(codes: torch.Tensor, packed: torch.Tensor) -> torch.Tensor:
     """int8 codes [M, K] times prepacked ones, [M, N] in float32: sums in int32, rounded once."""
     from_zero = codes.view(torch.uint8) ^ _SHIFT
-    one, zero = torch.ones(1), torch.zeros(1, dtype=torch.int32)
+    one = torch.ones(1, device="cpu")  # whatever the default device
+    zero = torch.zeros(1, dtype=torch.int32, device="cpu")
     y: torch.Tensor = onednn.qlinear_pointwise(
         from_zero, 1.0, _SHIFT, packed, one, zero, None, 1.0, 0, torch.float32, "none", [], ""
     )

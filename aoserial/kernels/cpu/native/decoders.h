@@ -41,7 +41,7 @@ INLINE floats int4(ints words, int at) {
     return __builtin_convertvector(top & (int32_t)0xf0000000, floats);
 }
 
-#if defined(__x86_64__)
+#if HAS_TARGETS
 #include <immintrin.h>
 
 #define F16C __attribute__((target("avx2,fma,f16c")))

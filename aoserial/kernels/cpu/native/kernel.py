@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -13,8 +14,9 @@ from aoserial.kernels.cpu.floats import FP4, format_name, scale_of
 from aoserial.kernels.cpu.integers import MEANINGS, MIDDLE
 from aoserial.kernels.cpu.kernel import Attempt, Kernel, finished, in_rows
 from aoserial.kernels.cpu.native import library
-from aoserial.kernels.cpu.native.library import LANES, Library
+from aoserial.kernels.cpu.native.library import LANES, Library, Tiles
 from aoserial.kernels.cpu.native.products import Numbers, Products
+from aoserial.kernels.cpu.native.quantizing import RowCodes
 from aoserial.kernels.cpu.scales import are_whole_blocks, exact
 from aoserial.kernels.device import DeviceInfo
 from aoserial.kernels.reference import activated, is_met_as_it_is
@@ -79,9 +81,10 @@ class Native(Kernel):
     def bind(self, weight: Weight) -> Attempt:
         products = products_of(weight, in_integers=self.in_integers)
         as_it_is, shape = is_met_as_it_is(weight), weight.spec.shape
+        most = math.inf if _there().tiles == Tiles.AMX else _MANY
 
         def run(x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor | None:
-            if not takes(x, shape, bias):
+            if not takes(x, shape, bias, most):
                 return None
             met = in_rows(x if as_it_is else activated(x, weight)[0])
             if met.dtype is not torch.bfloat16:
@@ -105,48 +108,45 @@ class NativeNibbles(Native):
         return found if found is not None and _are_whole_nibbles(weight.spec, found) else None
 
 
-def bind_codes(weight: Weight) -> Callable[..., torch.Tensor]:
+def bind_codes(
+    weight: Weight,
+) -> Callable[[RowCodes, torch.Tensor, torch.Tensor | None], torch.Tensor]:
     """Products of codes of an activation with those of a weight, which has `row_scale`.
 
-    They are given the codes in int8, [M, K]; zero points and float32 scales of each row or of all;
-    the layer's activation, for its dtype and shape; and the bias.
+    In tiles, if it has `row_sums`. They are given the layer's activation, too, for its dtype and
+    shape, and the bias.
     """
     parts = weight.parts
     codes, scale = parts.get("native_codes", parts["qdata"]), parts["row_scale"].view(-1, 1)
-    products = Products(Numbers(codes, scale, None, None, "int8", 8, 1.0))
+    products = Products(Numbers(codes, scale, parts.get("row_sums"), None, "int8", 8, 1.0))
 
-    def run(
-        codes: torch.Tensor,
-        zero_point: torch.Tensor | None,
-        scale: torch.Tensor,
-        x: torch.Tensor,
-        bias: torch.Tensor | None,
-    ) -> torch.Tensor:
-        wide = codes.to(torch.int16)
-        values = wide if zero_point is None else (wide - zero_point).to(torch.int16)
-        scale = scale.reshape(-1).expand(len(values)).contiguous()
+    def run(rows: RowCodes, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         dtype = x.dtype if x.dtype == torch.bfloat16 else torch.float32
-        y = products.of_codes(_there(), values.contiguous(), scale, dtype, addable(bias))
-        return finished(y, x, None)
+        return finished(products.of_codes(_there(), rows, dtype, addable(bias)), x, None)
 
     return run
 
 
-def takes(x: torch.Tensor, shape: tuple[int, ...], bias: torch.Tensor | None) -> bool:
+def takes(
+    x: torch.Tensor, shape: tuple[int, ...], bias: torch.Tensor | None, most: float = _MANY
+) -> bool:
     """Whether these are memory, of dtypes that float32 holds, and as much as a weight [N, K] asks.
 
     The library trusts what it is told; torch's operators say what does not fit.
+
+    Args:
+        most: rows of `x` to take.
     """
-    if x.dtype is torch.float64 or x.shape[-1] != shape[1] or x.numel() > _MANY * shape[1]:
+    if x.dtype is torch.float64 or x.shape[-1] != shape[1] or x.numel() > most * shape[1]:
         return False
-    return _is_plain(x) and (bias is None or _is_addable(bias, shape[0]))
+    return is_plain(x) and (bias is None or _is_addable(bias, shape[0]))
 
 
 def _is_addable(bias: torch.Tensor, rows: int) -> bool:
     """Of a class of one's own torch would make the result one."""
     if bias.shape != (rows,) or type(bias) not in (torch.Tensor, torch.nn.Parameter):
         return False
-    return bias.dtype in _BIASES and _is_plain(bias)
+    return bias.dtype in _BIASES and is_plain(bias)
 
 
 def addable(bias: torch.Tensor | None) -> torch.Tensor | None:
@@ -156,7 +156,7 @@ def addable(bias: torch.Tensor | None) -> torch.Tensor | None:
     return bias.to(torch.float32).contiguous()
 
 
-def _is_plain(x: torch.Tensor) -> bool:
+def is_plain(x: torch.Tensor) -> bool:
     """Whether all there is to `x` is its memory, and torch's operators do nothing but compute.
 
     Tracers, fake tensors and `torch.func` see operators alone, and so would miss the product; a

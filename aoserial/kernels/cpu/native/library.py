@@ -14,6 +14,7 @@ import struct
 import sys
 import warnings
 from collections.abc import Callable
+from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,9 +31,23 @@ FORMATS = (  # in the order of `enum format` of weight.h
 )
 LANES = 8
 _WEIGHT = struct.Struct("@4P4q2ifi")  # the `struct weight` of weight.h
-# What follows it in the `struct layer` of threads.h: addresses of x, of its rows' scales, of the
-# bias and of y; the rows of x; whether x, the bias and y are bfloat16; the number of threads.
-CALL = struct.Struct("@4Pq4i")
+# What follows it in the `struct layer` of threads.h: addresses of x, of its rows' scales and zero
+# points, of the bias and of y; the rows of x; whether x, the bias and y are bfloat16; the number of
+# threads; and the tiles, of `Tiles`.
+CALL = struct.Struct("@5Pq5i0q")
+# The `struct quantizing` of quantizing.h: addresses of x, of its rows' scales and zero points, and
+# of the codes; rows and columns, and 0; the lowest and the highest code, whether x is bfloat16, the
+# number of threads; one of `MAPPINGS`, and the least scale.
+QUANTIZING = struct.Struct("@4P3q5if0q")
+MAPPINGS = ("given", "symmetric", "symmetric_no_clipping_err", "asymmetric")  # `enum mapping`
+
+
+class Tiles(IntEnum):
+    """What multiplies tiles of bfloat16: `enum tiles_by` of threads.h."""
+
+    NONE = 0
+    VECTORS = 1
+    AMX = 2
 
 
 class WeightFields(NamedTuple):
@@ -56,7 +71,10 @@ class WeightFields(NamedTuple):
 
 
 class Library:
-    """The functions of products.c, of a `struct layer`.
+    """The functions of products.c, of a `struct layer` or a `struct quantizing`.
+
+    Attributes:
+        tiles: what the processor has.
 
     Raises:
         OSError: it is no such library.
@@ -64,13 +82,17 @@ class Library:
 
     def __init__(self, built: Path) -> None:
         found = ctypes.CDLL(str(built))
-        if found.aoserial_layer_bytes() != _WEIGHT.size + CALL.size:
+        sizes = (found.aoserial_layer_bytes(), found.aoserial_quantizing_bytes())
+        if sizes != (_WEIGHT.size + CALL.size, QUANTIZING.size):
             raise OSError(f"{built.name} was compiled for another layout of its parameters")
         self.multiply: Callable[[bytes], int] = found.aoserial_multiply
-        self.multiply_codes: Callable[[bytes], None] = found.aoserial_multiply_codes
+        self.multiply_codes: Callable[[bytes], int] = found.aoserial_multiply_codes
+        self.quantize: Callable[[bytes], None] = found.aoserial_quantize
         found.aoserial_multiply.argtypes = [ctypes.c_char_p]
         found.aoserial_multiply_codes.argtypes = [ctypes.c_char_p]
-        found.aoserial_multiply_codes.restype = None
+        found.aoserial_quantize.argtypes = [ctypes.c_char_p]
+        found.aoserial_quantize.restype = None
+        self.tiles = Tiles(found.aoserial_tiles())
 
 
 def path() -> Path:

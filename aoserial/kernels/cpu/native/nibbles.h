@@ -12,7 +12,7 @@
 #include "weight.h"
 #include "words.h"
 
-#if defined(__x86_64__)
+#if HAS_TARGETS
 
 /* What nibbles stand for: (byte - zero) / steps. */
 struct nibble {
@@ -49,6 +49,72 @@ AVX2_INLINE void widen(const __m256i codes, const struct nibble *code,
     words[3] = _mm256_srli_epi16(odd, 8);
 }
 
+/* Products of a block's codes with its words, by words of a number. */
+typedef void (*block_product)(const __m256i *codes, const __m256i *words, int64_t vectors,
+                              int words_each, const struct nibble *code,
+                              ints products[MOST_WORDS]);
+
+AVX2_INLINE void block_by_avx2(const __m256i *codes, const __m256i *words, const int64_t vectors,
+                               const int words_each, const struct nibble *code,
+                               ints products[MOST_WORDS]) {
+#pragma GCC unroll 2
+    for (int i = 0; i < vectors; i++) {
+        __m256i nibbles[NIBBLES_EACH];
+        widen(_mm256_loadu_si256(codes + i), code, nibbles);
+#pragma GCC unroll 4
+        for (int j = 0; j < NIBBLES_EACH; j++)
+            for (int word = 0; word < words_each; word++)
+                products[word] += (ints)_mm256_madd_epi16(
+                    nibbles[j], words[(j * words_each + word) * vectors + i]);
+    }
+}
+
+#define VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
+#define VNNI_INLINE VNNI INLINE
+
+/* The same as `widen`, of two vectors. */
+VNNI_INLINE void widen_two(const __m512i codes, const struct nibble *code,
+                           __m512i words[NIBBLES_EACH]) {
+    if (code == &INT4) {
+        const __m512i nibble = _mm512_set1_epi16(15);
+        words[0] = _mm512_and_si512(codes, nibble);
+        words[1] = _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble);
+        words[2] = _mm512_and_si512(_mm512_srli_epi16(codes, 8), nibble);
+        words[3] = _mm512_srli_epi16(codes, 12);
+        return;
+    }
+    const __m512i nibble = _mm512_set1_epi8(15), byte = _mm512_set1_epi16(0xff);
+    const __m512i bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)code->bytes));
+    const __m512i even = _mm512_shuffle_epi8(bytes, _mm512_and_si512(codes, nibble));
+    const __m512i shifted = _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble);
+    const __m512i odd = _mm512_shuffle_epi8(bytes, shifted);
+    words[0] = _mm512_and_si512(even, byte);
+    words[1] = _mm512_and_si512(odd, byte);
+    words[2] = _mm512_srli_epi16(even, 8);
+    words[3] = _mm512_srli_epi16(odd, 8);
+}
+
+/* A block of two vectors is one of AVX512, whose VNNI multiplies and adds at once. */
+VNNI_INLINE void block_by_vnni(const __m256i *codes, const __m256i *words, const int64_t vectors,
+                               const int words_each, const struct nibble *code,
+                               ints products[MOST_WORDS]) {
+    if (vectors == 1) {
+        block_by_avx2(codes, words, vectors, words_each, code, products);
+        return;
+    }
+    __m512i nibbles[NIBBLES_EACH], sums[MOST_WORDS] = {};
+    widen_two(_mm512_loadu_si512(codes), code, nibbles);
+#pragma GCC unroll 4
+    for (int j = 0; j < NIBBLES_EACH; j++)
+        for (int word = 0; word < words_each; word++) {
+            const __m512i pair = _mm512_loadu_si512(words + (j * words_each + word) * 2);
+            sums[word] = _mm512_dpwssd_epi32(sums[word], nibbles[j], pair);
+        }
+    for (int word = 0; word < words_each; word++)
+        products[word] = (ints)_mm512_castsi512_si256(sums[word]) +
+                         (ints)_mm512_extracti64x4_epi64(sums[word], 1);
+}
+
 /* What strays are to add to a product with a row of the weight: in two sums, as each waits for what
  * was added to it last. */
 AVX2_INLINE float of_strays(const struct row *x, int64_t row, const enum mode mode) {
@@ -74,7 +140,7 @@ AVX2_INLINE float of_strays(const struct row *x, int64_t row, const enum mode mo
 
 AVX2_INLINE float by_one_row(const struct row *x, int64_t row, const int64_t vectors,
                              const int words_each, const struct nibble *code,
-                             const enum mode mode) {
+                             const enum mode mode, const block_product multiply) {
     const struct weight *weight = x->weight;
     const int64_t lanes = weight->group / LANE, groups = weight->columns / weight->group;
     const int64_t blocks = lanes >= LANES ? lanes / (LANES * vectors) : 1; /* of a group */
@@ -93,16 +159,9 @@ AVX2_INLINE float by_one_row(const struct row *x, int64_t row, const int64_t vec
             added = spread(weight->added + group, lanes) * weight->unit;
         for (const struct block *end = block + blocks; block < end; block++) {
             ints products[MOST_WORDS] = {};
-#pragma GCC unroll 2
-            for (int i = 0; i < vectors; i++, codes++) {
-                fetch(codes);
-                __m256i nibbles[NIBBLES_EACH];
-                widen(_mm256_loadu_si256(codes), code, nibbles);
-#pragma GCC unroll 4
-                for (int j = 0; j < NIBBLES_EACH; j++, words += words_each)
-                    for (int word = 0; word < words_each; word++)
-                        products[word] += (ints)_mm256_madd_epi16(nibbles[j], words[word]);
-            }
+            for (int i = 0; i < vectors; i++) fetch(codes + i);
+            multiply(codes, words, vectors, words_each, code, products);
+            codes += vectors, words += vectors * NIBBLES_EACH * words_each;
             floats sums[MOST_WORDS];
             for (int word = 0; word < words_each; word++)
                 sums[word] =
@@ -116,38 +175,44 @@ AVX2_INLINE float by_one_row(const struct row *x, int64_t row, const int64_t vec
 }
 
 AVX2_INLINE void by_rows(struct product *of, const int64_t vectors, const int words_each,
-                         const struct nibble *code, const enum mode mode) {
+                         const struct nibble *code, const enum mode mode,
+                         const block_product multiply) {
     for (int64_t row, stop; take_rows(of, &row, &stop);)
         for (; row < stop; row++)
-            put(of, 0, row, by_one_row(of->x, row, vectors, words_each, code, mode));
+            put(of, 0, row,
+                by_one_row(of->x, row, vectors, words_each, code, mode, multiply));
 }
 
-AVX2_INLINE void by_mode(struct product *of, const int64_t vectors, const int words_each) {
+AVX2_INLINE void by_mode(struct product *of, const int64_t vectors, const int words_each,
+                         const block_product multiply) {
     const struct weight *weight = &of->layer->weight;
     if (weight->format != NIBBLES)
-        by_rows(of, vectors, words_each, &E2M1, SCALED);
+        by_rows(of, vectors, words_each, &E2M1, SCALED, multiply);
     else if (weight->added)
-        by_rows(of, vectors, words_each, &INT4, TAKEN_SCALED_AND_ADDED);
+        by_rows(of, vectors, words_each, &INT4, TAKEN_SCALED_AND_ADDED, multiply);
     else if (weight->taken)
-        by_rows(of, vectors, words_each, &INT4, TAKEN_AND_SCALED);
+        by_rows(of, vectors, words_each, &INT4, TAKEN_AND_SCALED, multiply);
     else
-        by_rows(of, vectors, words_each, &INT4, SCALED);
+        by_rows(of, vectors, words_each, &INT4, SCALED, multiply);
 }
 
-AVX2_INLINE void by_vectors(struct product *of, const int words_each) {
+AVX2_INLINE void by_vectors(struct product *of, const int words_each,
+                            const block_product multiply) {
     if (((const struct row *)of->x)->vectors == 2)
-        by_mode(of, 2, words_each);
+        by_mode(of, 2, words_each, multiply);
     else
-        by_mode(of, 1, words_each);
+        by_mode(of, 1, words_each, multiply);
 }
 
-AVX2 static void share_nibbles(void *argument) {
-    struct product *of = argument;
+AVX2_INLINE void by_words_each(struct product *of, const block_product multiply) {
     if (((const struct row *)of->x)->words_each == 1)
-        by_vectors(of, 1);
+        by_vectors(of, 1, multiply);
     else
-        by_vectors(of, 2);
+        by_vectors(of, 2, multiply);
 }
+
+AVX2 static void share_nibbles(void *argument) { by_words_each(argument, block_by_avx2); }
+VNNI static void share_nibbles_vnni(void *argument) { by_words_each(argument, block_by_vnni); }
 
 /* Whether row m of x could be multiplied. room: as for `cut`. */
 static int multiply_nibbles(const struct layer *layer, int64_t m, void *room) {
@@ -160,7 +225,10 @@ static int multiply_nibbles(const struct layer *layer, int64_t m, void *room) {
     for (int i = 0; i < 16; i++)
         row.values[i] = (float)(code->bytes[i] - code->zero) / (float)code->steps;
     if (!cut(&row, x, layer->x_is_bfloat16, room)) return 0;
-    run(share_nibbles, (struct product){layer, &row, m, 1, 0});
+    const int has_vnni = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
+    run(has_vnni ? share_nibbles_vnni : share_nibbles,
+        &(struct product){layer, &row, m, 1, 0}, layer->threads);
     return 1;
 }
 

@@ -104,7 +104,7 @@ FOR_EACH_CPU static void share_numbers(void *argument) {
     }
 }
 
-#if defined(__x86_64__)
+#if HAS_TARGETS
 F16C static void share_halves(void *argument) {
     struct product *of = argument;
     if (of->layer->weight.format == FLOAT8_E5M2)
@@ -137,7 +137,7 @@ static void multiply_numbers(const struct layer *layer, int64_t start, int64_t s
         else
             place(weight, x, 0, some, by_halves, room);
         run(by_halves ? share_halves : share_numbers,
-            (struct product){layer, room, start, some, 0});
+            &(struct product){layer, room, start, some, 0}, layer->threads);
     }
 }
 

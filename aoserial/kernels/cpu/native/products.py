@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 import torch
 
-from aoserial.kernels.cpu.native.library import CALL, FORMATS, Library, WeightFields
+from aoserial.kernels.cpu.native.library import CALL, FORMATS, Library, Tiles, WeightFields
+from aoserial.kernels.cpu.native.quantizing import RowCodes
+from aoserial.kernels.cpu.native.threads import threads
 
 _NARROW = torch.bfloat16
-_SMALL = 1 << 18  # elements of a weight below which threads cost more than they save
 
 
 class Numbers(NamedTuple):
@@ -19,7 +19,8 @@ class Numbers(NamedTuple):
     Attributes:
         codes: contiguous, N rows of K times `bits`.
         scale, taken, added: float32, contiguous, [N or less, K or less], a number a block.
-            Products of codes have scales of [N, 1] alone.
+            Products of codes have scales of [N, 1] alone; where they are to be in tiles, K is a
+            multiple of 64, and `taken` are the sums of the rows' codes, [N].
         decoder: of `FORMATS`: what gives the values, in units of `unit`.
         in_integers: up to so many rows are to be multiplied in integers. Codes are then nibbles,
             all numbers are finite, and what is taken is integers, by which no value becomes larger
@@ -62,13 +63,15 @@ class Products:
         call = CALL.pack(
             x.data_ptr(),
             0,
+            0,
             0 if bias is None else bias.data_ptr(),
             y.data_ptr(),
             count,
             narrow,
             bias is not None and bias.dtype is _NARROW,
             narrow,
-            _threads(self._elements),
+            threads(self._elements),
+            library.tiles,
         )
         if not library.multiply(self._told() + call):
             raise MemoryError(f"there is no memory for an activation of {list(x.shape)}")
@@ -77,35 +80,37 @@ class Products:
     def of_codes(
         self,
         library: Library,
-        x: torch.Tensor,
-        scale: torch.Tensor,
+        x: RowCodes,
         dtype: torch.dtype,
         bias: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Codes [M, K] times those of the weight, in int8, scaled, and a bias [N]: [M, N].
+        """Codes [M, K] times those of the weight, scaled, and a bias [N]: [M, N].
 
-        Sums are exact and rounded once to float32, for codes of x up to 255 and K up to 65536.
+        Sums are exact and rounded once to float32, for K up to 65536.
 
         Args:
-            x: int16, contiguous.
-            scale: of each row of x, float32 [M], contiguous. The weight has one a row as well.
+            x: the weight has a scale a row as well.
             dtype: of the result, bfloat16 or float32.
             bias: bfloat16 or float32, contiguous.
         """
-        count = x.shape[0]
-        y = x.new_empty((count, self._rows), dtype=dtype)
+        codes, scale, zero_point = x
+        count = codes.shape[0]
+        y = codes.new_empty((count, self._rows), dtype=dtype)
         call = CALL.pack(
-            x.data_ptr(),
+            codes.data_ptr(),
             scale.data_ptr(),
+            0 if zero_point is None else zero_point.data_ptr(),
             0 if bias is None else bias.data_ptr(),
             y.data_ptr(),
             count,
             False,
             bias is not None and bias.dtype is _NARROW,
             dtype is _NARROW,
-            _threads(self._elements),
+            threads(self._elements),
+            Tiles.NONE if self._numbers.taken is None else library.tiles,
         )
-        library.multiply_codes(self._told() + call)
+        if not library.multiply_codes(self._told() + call):
+            raise MemoryError(f"there is no memory for an activation of {list(codes.shape)}")
         return y
 
     def _told(self) -> bytes:
@@ -131,16 +136,3 @@ class Products:
             unit=unit,
             in_integers=in_integers,
         )
-
-
-class _Process:
-    """Whether this one is a fork: it has none of its parent's threads, and would wait for them."""
-
-    is_fork = False
-
-
-os.register_at_fork(after_in_child=lambda: setattr(_Process, "is_fork", True))
-
-
-def _threads(elements: int) -> int:
-    return 1 if elements < _SMALL or _Process.is_fork else torch.get_num_threads()

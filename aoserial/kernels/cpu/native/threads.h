@@ -5,18 +5,22 @@
 
 #include "weight.h"
 
+enum tiles_by { NO_TILES, VECTOR_TILES, AMX_TILES }; /* what multiplies tiles */
+
 /* y[count, rows] = x[count, columns] times the weight, and a bias; as library.py packs it.
  *
- * `x`, `y` and `bias` are bfloat16 or float32 each. */
+ * `x`, `y` and `bias` are bfloat16 or float32 each; of codes `x` is int8. */
 struct layer {
     struct weight weight;
     const void *x;
-    const float *scale; /* of products of codes: of each row of x, [count]; else NULL */
-    const void *bias;   /* [rows]; or NULL */
+    const float *scale;       /* of products of codes: of each row of x, [count]; else NULL */
+    const int8_t *zero_point; /* of each row of codes, [count]; or NULL */
+    const void *bias;         /* [rows]; or NULL */
     void *y;
     int64_t count;
     int32_t x_is_bfloat16, bias_is_bfloat16, y_is_bfloat16;
     int32_t threads; /* of OpenMP, where the process has it */
+    int32_t tiles;   /* of `enum tiles_by`: what the processor has, or less */
 };
 
 /* Some rows of x, in a form of their own. Those of the weight are taken by who comes first. */
@@ -27,11 +31,19 @@ struct product {
     int64_t next;         /* the first row of the weight that nobody has taken */
 };
 
+/* What nobody has taken yet, of which so much is taken. */
+static inline int64_t next(int64_t *taken, int64_t more) {
+    return __atomic_fetch_add(taken, more, __ATOMIC_RELAXED);
+}
+
+/* Neighbouring rows, so many that each thread has some turns, but few beginnings, at which codes have
+ * not been fetched before. */
 static int take_rows(struct product *of, int64_t *start, int64_t *stop) {
-    enum { STEP = 32 };
-    *start = __atomic_fetch_add(&of->next, STEP, __ATOMIC_RELAXED);
-    const int64_t rows = of->layer->weight.rows;
-    *stop = *start + STEP < rows ? *start + STEP : rows;
+    enum { LEAST = 32, MOST = 128, TURNS = 8 };
+    const int64_t rows = of->layer->weight.rows, share = rows / (of->layer->threads * TURNS);
+    const int64_t some = share < LEAST ? LEAST : share > MOST ? MOST : share;
+    *start = next(&of->next, some);
+    *stop = *start + some < rows ? *start + some : rows;
     return *start < *stop;
 }
 
@@ -57,11 +69,11 @@ __attribute__((weak)) void GOMP_parallel(void (*)(void *), void *, unsigned, uns
 static void (*const GOMP_parallel)(void (*)(void *), void *, unsigned, unsigned) = 0;
 #endif
 
-static void run(void (*work)(void *), struct product of) {
-    if (of.layer->threads > 1 && GOMP_parallel)
-        GOMP_parallel(work, &of, (unsigned)of.layer->threads, 0);
+static void run(void (*work)(void *), void *of, int32_t threads) {
+    if (threads > 1 && GOMP_parallel)
+        GOMP_parallel(work, of, (unsigned)threads, 0);
     else
-        work(&of);
+        work(of);
 }
 
 #endif

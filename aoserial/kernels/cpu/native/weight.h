@@ -22,6 +22,19 @@ typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(1), may_alia
 #define FOR_EACH_CPU
 #endif
 
+/* The compiler makes vectors of the innermost loop, if it may take its time; Clang does anyhow. */
+#ifdef __clang__
+#define UNHURRIED
+#else
+#define UNHURRIED __attribute__((optimize("O3")))
+#endif
+
+/* Functions for processors that have more. Clang lets none of these give a vector to one that is for
+ * all, though it becomes a part of the other. */
+#if defined(__x86_64__) && !defined(__clang__)
+#define HAS_TARGETS 1
+#endif
+
 #define INLINE static inline __attribute__((always_inline))
 
 enum format { BYTES, NIBBLES, FLOAT8_E5M2, FLOAT8_E4M3, FLOAT6_E3M2, FLOAT6_E2M3, FLOAT4_E2M1 };
@@ -46,8 +59,8 @@ INLINE floats spread(const float *numbers, const int64_t lanes) {
     return (floats){n[0], n[0], n[1], n[1], n[2], n[2], n[3], n[3]};
 }
 
-/* Codes are read once, and are not to take the place of what will be read again. */
-INLINE void fetch(const void *codes) { __builtin_prefetch((const char *)codes + 1024, 0, 0); }
+/* Codes are read once, in the order of memory; what a processor fetches by itself is not enough. */
+INLINE void fetch(const void *codes) { __builtin_prefetch((const char *)codes + 4096, 0, 3); }
 
 INLINE float added_up(const floats v) {
     return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));

@@ -12,7 +12,7 @@
 
 #include "weight.h"
 
-#if defined(__x86_64__)
+#if HAS_TARGETS
 #include <immintrin.h>
 
 #define AVX2 __attribute__((target("avx2,fma")))
@@ -54,8 +54,8 @@ struct row {
     int64_t vectors;  /* of a block */
     int words_each;   /* of a number */
     struct block *blocks;
-    __m256i *words; /* by vectors; then the first numbers of each half of a lane, and so on; then the
-                       words of a number, of which the first is the lower */
+    __m256i *words; /* by blocks; then the first numbers of each half of a lane, and so on; then the
+                       words of a number, of which the first is the lower; then by vectors */
     struct stray *strays, *end; /* and after an odd one another, which is 0 */
     const struct stray *room;   /* where they have to end */
 };
@@ -144,10 +144,12 @@ AVX2_INLINE int cut_block(const struct cut cut, struct row *row, int64_t block,
     for (int word = 0; word < cut.words; word++) {
         ints sum = {};
         for (int64_t i = 0; i < vectors * LANE / 2; i++) {
-            const ints *first = multiples + i / (LANE / 2) * LANE + i % (LANE / 2);
+            const int64_t vector = i % vectors, number = i / vectors;
+            const ints *first = multiples + vector * LANE + number;
             const ints low = word_of(first[0], word, cut.words);
             const ints high = word_of(first[LANE / 2], word, cut.words);
-            words[i * cut.words + word] = (__m256i)((low & 0xffff) | high << 16);
+            words[(number * cut.words + word) * vectors + vector] =
+                (__m256i)((low & 0xffff) | high << 16);
             sum += low + high;
         }
         row->blocks[block].sums[word] = __builtin_convertvector(sum, floats);
