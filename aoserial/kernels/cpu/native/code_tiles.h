@@ -25,7 +25,7 @@ typedef uint32_t fours_of __attribute__((aligned(1), may_alias));
 struct code_tiles {
     const struct layer *layer;
     int64_t first, count; /* rows of x */
-    int64_t sides;        /* its tiles' */
+    int64_t sides;        /* of x: tiles of sixteen rows, of which the last may lack some */
     int8_t *x;            /* by sides, fours of columns, rows, and columns of a four */
     char *room;           /* of the threads, `room_each` bytes each */
     int64_t room_each;

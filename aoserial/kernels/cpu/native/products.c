@@ -27,21 +27,23 @@ int32_t aoserial_tiles(void) {
 #endif
 }
 
-/* As many rows of x in tiles as can be, by `some`. How many: of more at once, those of x would not
+#if HAS_TILES
+/* The least rows of x that are faster in tiles, by `enum tiles_by`. */
+static const int64_t FEWEST[] = {INT64_MAX, 10, 3};
+
+/* Multiplies rows of x by `some` until that cannot; how many it could. More rows at once would not
  * stay in a core's cache. */
 static int64_t multiply_tiles(const struct layer *layer,
                               int (*some)(const struct layer *, int64_t first, int64_t count)) {
     enum { MOST = 256 };
     int64_t done = 0;
     for (int64_t count; done < layer->count; done += count) {
-        count = layer->count - done < MOST ? layer->count - done : MOST;
+        count = least(layer->count - done, MOST);
         if (!some(layer, done, count)) break;
     }
     return done;
 }
-
-/* The least rows of x that are faster in tiles, by `enum tiles_by`. */
-static const int64_t FEWEST[] = {INT64_MAX, 10, 3};
+#endif
 
 /* Whether there was memory for it. */
 int32_t aoserial_multiply(const struct layer *layer) {

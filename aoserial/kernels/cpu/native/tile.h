@@ -33,7 +33,7 @@ struct tiles {
     const struct layer *layer;
     const struct instructions *by;
     int64_t first, count; /* rows of x */
-    int64_t sides;        /* its tiles' */
+    int64_t sides;        /* of x: tiles of sixteen rows, of which the last may lack some */
     int64_t pieces;       /* of a number of x */
     int64_t depth;        /* columns of a tile: those of a group, or a step */
     int64_t part;         /* columns of a group that are added up before they are scaled, at most */

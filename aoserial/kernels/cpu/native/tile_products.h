@@ -27,7 +27,8 @@ struct registers { /* as the processor reads it */
     uint8_t lines[16];
 };
 
-/* Instructions that read memory by an address are not known to: all of it is to be written before. */
+/* A compiler is not told what memory the instructions on tiles read: all that comes before them is to
+ * be written. */
 INLINE void settle(const void *memory) { __asm__ volatile("" : : "r"(memory) : "memory"); }
 
 /* depth: columns of bfloat16, half as many as of bytes. */
