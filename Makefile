@@ -51,7 +51,7 @@ kernels-aot: $(VENV)/.ready
 	TRITON_INTERPRET=1 $(BIN)/python tests/gpu/run.py --device cpu --as sm90,sm80 --only triton --small
 	$(BIN)/python tests/gpu/compiled.py
 
-$(VENV)/.ready: pyproject.toml requirements-dev.txt hatch_build.py $(wildcard aoserial/kernels/cpu/native/*.[ch])
+$(VENV)/.ready: pyproject.toml requirements-dev.txt hatch_build.py $(wildcard aoserial/kernels/cpu/native/c/*.[ch])
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .

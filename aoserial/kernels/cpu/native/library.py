@@ -18,7 +18,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-SOURCE = Path(__file__).with_name("products.c")
+SOURCE = Path(__file__).with_name("c") / "products.c"
 SWITCH = "AOSERIAL_NATIVE"  # 0 leaves the library alone
 FORMATS = (  # in the order of `enum format` of weight.h
     "int8",
