@@ -88,3 +88,14 @@ def test_onednn_products_are_within_the_bound(
         for dtype in (torch.bfloat16, torch.float32):
             x = activations(dtype, rows)
             check(Cpu().linear(x, packed), x, weight, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("rows", [20, 40])
+def test_activations_that_are_not_contiguous(dtype: torch.dtype, rows: int) -> None:
+    stored = int8_activation("tensor", static=True)
+    narrow = with_part(int8_weight(stored), "act_scale", torch.tensor([[0.02]]).bfloat16())
+    for weight in (int8_weight(SETTINGS["row"]), int8_weight(SETTINGS["token"]), narrow):
+        packed, x = Cpu().pack(weight, CPU), torch.randn(64, rows, dtype=dtype).t()
+        check(Cpu().linear(x, packed), x, weight, None)
+        assert torch.equal(Cpu().linear(x, packed), Cpu().linear(x.contiguous(), packed))

@@ -51,7 +51,7 @@ class Quantizer:
             codes = quantize(found, rows, scales, zeros, self._limits).codes
         else:
             codes = int8_codes(x, blocks(self._spec, x), scale, zero_point, self._limits)
-            codes = codes.reshape(rows.shape)
+            codes = in_rows(codes)  # operators keep the strides of x
         scales = scales.to(torch.float32)
         return RowCodes(codes, scales + (scales - scales), zeros)
 
