@@ -29,7 +29,7 @@ FOR_EACH_CPU UNHURRIED static void share_codes(void *argument) {
                 const int16_t *x = (const int16_t *)of->x + m * columns;
                 int32_t sum = 0;
                 for (int64_t first = 0; first < columns; first += STRETCH) {
-                    const int64_t end = first + STRETCH < columns ? first + STRETCH : columns;
+                    const int64_t end = least(first + STRETCH, columns);
                     for (int64_t line = 0; line < STRETCH; line += LINE) fetch(codes + first + line);
                     for (int64_t k = first; k < end; k++) sum += (int16_t)codes[k] * x[k];
                 }

@@ -70,40 +70,19 @@ AVX2_INLINE void block_by_avx2(const __m256i *codes, const __m256i *words, const
 }
 
 #define VNNI __attribute__((target("avx2,fma,avx512f,avx512bw,avx512vl,avx512vnni")))
-#define VNNI_INLINE VNNI INLINE
-
-/* The same as `widen`, of two vectors. */
-VNNI_INLINE void widen_two(const __m512i codes, const struct nibble *code,
-                           __m512i words[NIBBLES_EACH]) {
-    if (code == &INT4) {
-        const __m512i nibble = _mm512_set1_epi16(15);
-        words[0] = _mm512_and_si512(codes, nibble);
-        words[1] = _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble);
-        words[2] = _mm512_and_si512(_mm512_srli_epi16(codes, 8), nibble);
-        words[3] = _mm512_srli_epi16(codes, 12);
-        return;
-    }
-    const __m512i nibble = _mm512_set1_epi8(15), byte = _mm512_set1_epi16(0xff);
-    const __m512i bytes = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)code->bytes));
-    const __m512i even = _mm512_shuffle_epi8(bytes, _mm512_and_si512(codes, nibble));
-    const __m512i shifted = _mm512_and_si512(_mm512_srli_epi16(codes, 4), nibble);
-    const __m512i odd = _mm512_shuffle_epi8(bytes, shifted);
-    words[0] = _mm512_and_si512(even, byte);
-    words[1] = _mm512_and_si512(odd, byte);
-    words[2] = _mm512_srli_epi16(even, 8);
-    words[3] = _mm512_srli_epi16(odd, 8);
-}
-
-/* A block of two vectors is one of AVX512, whose VNNI multiplies and adds at once. */
-VNNI_INLINE void block_by_vnni(const __m256i *codes, const __m256i *words, const int64_t vectors,
+/* A block of two vectors of int4 is one of AVX512, whose VNNI multiplies and adds at once. */
+VNNI INLINE void block_by_vnni(const __m256i *codes, const __m256i *words, const int64_t vectors,
                                const int words_each, const struct nibble *code,
                                ints products[MOST_WORDS]) {
-    if (vectors == 1) {
+    if (vectors == 1 || code != &INT4) {
         block_by_avx2(codes, words, vectors, words_each, code, products);
         return;
     }
-    __m512i nibbles[NIBBLES_EACH], sums[MOST_WORDS] = {};
-    widen_two(_mm512_loadu_si512(codes), code, nibbles);
+    const __m512i all = _mm512_loadu_si512(codes), nibble = _mm512_set1_epi16(15);
+    const __m512i nibbles[NIBBLES_EACH] = {
+        _mm512_and_si512(all, nibble), _mm512_and_si512(_mm512_srli_epi16(all, 4), nibble),
+        _mm512_and_si512(_mm512_srli_epi16(all, 8), nibble), _mm512_srli_epi16(all, 12)};
+    __m512i sums[MOST_WORDS] = {};
 #pragma GCC unroll 4
     for (int j = 0; j < NIBBLES_EACH; j++)
         for (int word = 0; word < words_each; word++) {

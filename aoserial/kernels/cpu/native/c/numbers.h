@@ -130,7 +130,7 @@ static void multiply_numbers(const struct layer *layer, int64_t start, int64_t s
     const int by_halves = are_halves(weight);
     const int64_t bytes = weight->columns * (layer->x_is_bfloat16 ? 2 : 4);
     for (int64_t some; start < stop; start += some) {
-        some = stop - start < MOST_ROWS ? stop - start : MOST_ROWS;
+        some = least(stop - start, MOST_ROWS);
         const char *x = (const char *)layer->x + start * bytes;
         if (layer->x_is_bfloat16)
             place(weight, x, 1, some, by_halves, room);

@@ -55,7 +55,7 @@ int32_t aoserial_multiply(const struct layer *layer) {
 #endif
     const int64_t count = layer->count - start;
     if (!count) return 1;
-    const int64_t rows = count < MOST_ROWS ? count : MOST_ROWS;
+    const int64_t rows = least(count, MOST_ROWS);
     void *room = aligned_alloc(ALIGNMENT, layer->weight.columns * (rows > 1 ? rows * FLOAT : CUT));
     if (!room) return 0;
     if (count > layer->weight.in_integers)

@@ -58,6 +58,13 @@ INLINE float held(const struct quantizing *of, float value) {
     return of->x_is_bfloat16 ? widened(rounded(value)) : value;
 }
 
+/* A code as near as can be; 0 for NaN. */
+INLINE int8_t limited(float code, const float lowest, const float highest) {
+    code = code < lowest ? lowest : code;
+    code = code > highest ? highest : code;
+    return (int8_t)(int32_t)(code == code ? code : 0);
+}
+
 /* The scale of row m, and its zero point. */
 INLINE void find_scale(const struct quantizing *of, int64_t m) {
     const struct range range =
@@ -79,13 +86,11 @@ INLINE void find_scale(const struct quantizing *of, int64_t m) {
     /* beside an infinity all codes are 0 times it */
     of->scale[m] = least - least + (most - most) + (scale - scale) == 0 ? scale : NAN;
     if (of->mapping != ASYMMETRIC) return;
-    float zero = held(of, lowest - rintf(held(of, least / scale)));
-    zero = zero < lowest ? lowest : zero;
-    zero = zero > highest ? highest : zero;
-    of->zero_point[m] = (int8_t)(int32_t)(zero == zero ? zero : 0);
+    const float zero = held(of, lowest - rintf(held(of, least / scale)));
+    of->zero_point[m] = limited(zero, lowest, highest);
 }
 
-/* Times the reciprocal, to the nearest integer, and of two to the even one. NaN is code 0. */
+/* Times the reciprocal, to the nearest integer, and of two to the even one. */
 INLINE void find_codes(const struct quantizing *of, int64_t m, const int is_bfloat16) {
     const int64_t columns = of->columns;
     const float lowest = (float)of->lowest, highest = (float)of->highest;
@@ -95,10 +100,8 @@ INLINE void find_codes(const struct quantizing *of, int64_t m, const int is_bflo
     const float *wide = (const float *)of->x + m * columns;
     int8_t *restrict codes = of->codes + m * columns;
     for (int64_t k = 0; k < columns; k++) {
-        float code = rintf((is_bfloat16 ? widened(narrow[k]) : wide[k]) * per_unit) + zero;
-        code = code < lowest ? lowest : code;
-        code = code > highest ? highest : code;
-        codes[k] = (int8_t)(int32_t)(code == code ? code : 0);
+        const float code = rintf((is_bfloat16 ? widened(narrow[k]) : wide[k]) * per_unit) + zero;
+        codes[k] = limited(code, lowest, highest);
     }
 }
 

@@ -41,9 +41,9 @@ static inline int64_t next(int64_t *taken, int64_t more) {
 static int take_rows(struct product *of, int64_t *start, int64_t *stop) {
     enum { LEAST = 32, MOST = 128, TURNS = 8 };
     const int64_t rows = of->layer->weight.rows, share = rows / (of->layer->threads * TURNS);
-    const int64_t some = share < LEAST ? LEAST : share > MOST ? MOST : share;
+    const int64_t some = share < LEAST ? LEAST : least(share, MOST);
     *start = next(&of->next, some);
-    *stop = *start + some < rows ? *start + some : rows;
+    *stop = least(*start + some, rows);
     return *start < *stop;
 }
 

@@ -46,6 +46,7 @@ struct tiles {
     int64_t threads, next_side, next_row; /* taken by now */
     int32_t overflows;                    /* whether a sum is no number */
     uint16_t values[256];                 /* of codes, those of nibbles again and again */
+    uint8_t bytes[PAIR][256];             /* the lower ones of these, and the upper ones */
 };
 
 /* How tiles are multiplied. */
@@ -57,8 +58,6 @@ struct instructions {
                      const uint16_t *x, int two_x, float *products);
     void (*end)(void);
 };
-
-INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 INLINE int64_t upto(int64_t number, int64_t multiple) {
     return (number + multiple - 1) / multiple * multiple;

@@ -95,12 +95,15 @@ VECTORS_INLINE int add_up_side(const struct tiles *of, int64_t side) {
     return are_numbers;
 }
 
-static void list_values(const struct weight *weight, uint16_t values[256]) {
+static void list_values(struct tiles *of) {
     static const decoder BY_FORMAT[] = {int8, int4, e5m2, e4m3, e3m2, e2m3, e2m1};
+    const struct weight *weight = &of->layer->weight;
     for (int32_t code = 0; code < 256; code++) {
         const ints word = {code & ((1 << weight->bits) - 1)};
         const floats value = BY_FORMAT[weight->format](word, 0) * weight->unit;
-        values[code] = (uint16_t)(((union float32){.value = value[0]}).bits >> 16);
+        of->values[code] = (uint16_t)(((union float32){.value = value[0]}).bits >> 16);
+        of->bytes[0][code] = (uint8_t)of->values[code];
+        of->bytes[1][code] = (uint8_t)(of->values[code] >> 8);
     }
 }
 
@@ -126,13 +129,8 @@ VECTORS_INLINE void decode_bytes(const struct tiles *of, int64_t row, int64_t ro
     const struct weight *weight = &of->layer->weight;
     __m512i lower[ALL_CODES], upper[ALL_CODES];
     for (int i = 0; i < ALL_CODES; i++) {
-        uint8_t bytes[2][REGISTER];
-        for (int code = 0; code < REGISTER; code++) {
-            bytes[0][code] = (uint8_t)of->values[i * REGISTER + code];
-            bytes[1][code] = (uint8_t)(of->values[i * REGISTER + code] >> 8);
-        }
-        lower[i] = _mm512_loadu_si512(bytes[0]);
-        upper[i] = _mm512_loadu_si512(bytes[1]);
+        lower[i] = _mm512_loadu_si512(of->bytes[0] + i * REGISTER);
+        upper[i] = _mm512_loadu_si512(of->bytes[1] + i * REGISTER);
     }
     const __m512i order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7); /* as they are unpacked */
     for (int64_t n = 0; n < rows; n++) {

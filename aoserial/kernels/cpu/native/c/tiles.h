@@ -22,11 +22,10 @@ VECTORS_INLINE void add_parts(const struct tiles *of, int64_t row, int64_t colum
     const struct weight *weight = &of->layer->weight;
     const int64_t all = of->sides * SIDE, groups = weight->columns / weight->group;
     int64_t first_group[SIDE]; /* of each row; of rows that there are not, of the last one */
-    for (int n = 0; n < SIDE; n++)
-        first_group[n] = least(row + n, weight->rows - 1) * groups;
-    if (weight->block_rows > 1)
+    for (int n = 0; n < SIDE; n++) first_group[n] = least(row + n, weight->rows - 1) * groups;
+    if (weight->block_rows > 1) /* dividing takes longer than all the rest */
         for (int n = 0; n < SIDE; n++)
-            first_group[n] = first_group[n] / groups / weight->block_rows * groups;
+            first_group[n] = least(row + n, weight->rows - 1) / weight->block_rows * groups;
     __m512 added[SIDE];
     sums += side * SIDE;
 #pragma GCC unroll 16
@@ -137,7 +136,7 @@ static int multiply_in_tiles(const struct layer *layer, int64_t first, int64_t c
     of.depth = least(weight->group, STEP);
     of.part = least(weight->group, STRETCH);
     of.stretch = least(STRETCH / of.part * of.part, weight->columns);
-    list_values(weight, of.values);
+    list_values(&of);
 
     const int64_t all = of.sides * SIDE;
     const int64_t parts = weight->taken ? parts_before(&of, weight->columns) : 0;

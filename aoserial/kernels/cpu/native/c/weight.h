@@ -37,6 +37,8 @@ typedef int32_t ints __attribute__((vector_size(4 * LANES), aligned(1), may_alia
 
 #define INLINE static inline __attribute__((always_inline))
 
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
 enum format { BYTES, NIBBLES, FLOAT8_E5M2, FLOAT8_E4M3, FLOAT6_E3M2, FLOAT6_E2M3, FLOAT4_E2M1 };
 
 /* Scales are float32 [rows / block_rows, columns / group]. */
