@@ -15,11 +15,10 @@ from aoserial.kernels.cpu.decoder import Parts
 from aoserial.kernels.cpu.kernel import in_rows
 from aoserial.kernels.cpu.native import library
 from aoserial.kernels.cpu.native.kernel import is_plain
+from aoserial.kernels.cpu.native.products import DTYPES
 from aoserial.kernels.cpu.native.quantizing import RowCodes, quantize, quantize_rows
 from aoserial.kernels.settings import extent
 from aoserial.kernels.spec import ActivationSpec
-
-_NATIVE = (torch.bfloat16, torch.float32)
 
 
 class Quantizer:
@@ -38,20 +37,19 @@ class Quantizer:
 
         An infinite scale is one of a row with an infinity, whose codes are all 0 times it.
         """
-        rows, found = in_rows(x), library.LIBRARY
-        native = found is not None and rows.dtype in _NATIVE and is_plain(rows)
-        if found is not None and native and self._has_rows:
+        x = in_rows(x)
+        found = library.LIBRARY if x.dtype in DTYPES and is_plain(x) else None
+        if found is not None and self._has_rows:
             mapping = self._spec.mapping
-            return quantize_rows(found, rows, self._limits, mapping, self._least_scale)
+            return quantize_rows(found, x, self._limits, mapping, self._least_scale)
         scale, zero_point = int8_parameters(x, self._spec, self._scale, self._zero_point)
-        codes, scales, zeros = None, _of_rows(scale, rows), None
+        scales, zeros = _of_rows(scale, x), None
         if zero_point is not None:
-            zeros = _of_rows(zero_point, rows)
-        if found is not None and native and _are_native(scales, zeros):
-            codes = quantize(found, rows, scales, zeros, self._limits).codes
+            zeros = _of_rows(zero_point, x)
+        if found is not None and _are_native(scales, zeros):
+            codes = quantize(found, x, self._limits, scale=scales, zero_point=zeros).codes
         else:
             codes = int8_codes(x, blocks(self._spec, x), scale, zero_point, self._limits)
-            codes = in_rows(codes)  # operators keep the strides of x
         scales = scales.to(torch.float32)
         return RowCodes(codes, scales + (scales - scales), zeros)
 
@@ -61,9 +59,9 @@ def is_int8(numbers: torch.Tensor) -> bool:
     return bool((numbers.to(torch.int8) == numbers).all())
 
 
-def _of_rows(numbers: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def _of_rows(numbers: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     """One a row, [M], of as many or of one for all."""
-    return numbers.reshape(-1).expand(len(rows)).contiguous()
+    return numbers.reshape(-1).expand(len(x)).contiguous()
 
 
 def _are_native(scale: torch.Tensor, zero_point: torch.Tensor | None) -> bool:

@@ -15,7 +15,7 @@ from aoserial.kernels.cpu.integers import MEANINGS, MIDDLE
 from aoserial.kernels.cpu.kernel import Attempt, Kernel, finished, in_rows
 from aoserial.kernels.cpu.native import library
 from aoserial.kernels.cpu.native.library import LANES, Library, Tiles
-from aoserial.kernels.cpu.native.products import Numbers, Products
+from aoserial.kernels.cpu.native.products import DTYPES, Numbers, Products
 from aoserial.kernels.cpu.native.quantizing import RowCodes
 from aoserial.kernels.cpu.scales import are_whole_blocks, exact
 from aoserial.kernels.device import DeviceInfo
@@ -30,8 +30,7 @@ _OTHER = ~(
     | _keys(_Key.AutogradCPU)
     | _keys(_Key.AutocastCPU)
 ).raw_repr()
-_DTYPES = (torch.bfloat16, torch.float32)
-_BIASES = (*_DTYPES, torch.float16, torch.float64)
+_BIASES = (*DTYPES, torch.float16, torch.float64)
 _MOST_TAKEN = 23  # from a nibble less 8, whose magnitude is then no more than 31
 _MANY = 32  # rows of an activation above which decoding once for all of them is faster
 
@@ -151,7 +150,7 @@ def _is_addable(bias: torch.Tensor, rows: int) -> bool:
 
 def addable(bias: torch.Tensor | None) -> torch.Tensor | None:
     """The bias as `products.c` adds it: in bfloat16 or float32, contiguous."""
-    if bias is None or (bias.dtype in _DTYPES and bias.is_contiguous()):
+    if bias is None or (bias.dtype in DTYPES and bias.is_contiguous()):
         return bias
     return bias.to(torch.float32).contiguous()
 

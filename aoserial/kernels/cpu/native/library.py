@@ -15,6 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from enum import IntEnum
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,7 +75,8 @@ class Library:
     """The functions of products.c, of a `struct layer` or a `struct quantizing`.
 
     Attributes:
-        tiles: what the processor has.
+        tiles: what the processor has. Linux is asked for AMX when this is, and then refuses signal
+            stacks that are too small for its registers: so not before there is a weight.
 
     Raises:
         OSError: it is no such library.
@@ -92,7 +94,11 @@ class Library:
         found.aoserial_multiply_codes.argtypes = [ctypes.c_char_p]
         found.aoserial_quantize.argtypes = [ctypes.c_char_p]
         found.aoserial_quantize.restype = None
-        self.tiles = Tiles(found.aoserial_tiles())
+        self._tiles: Callable[[], int] = found.aoserial_tiles
+
+    @cached_property
+    def tiles(self) -> Tiles:
+        return Tiles(self._tiles())
 
 
 def path() -> Path:

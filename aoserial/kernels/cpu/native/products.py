@@ -11,6 +11,7 @@ from aoserial.kernels.cpu.native.quantizing import RowCodes
 from aoserial.kernels.cpu.native.threads import threads
 
 _NARROW = torch.bfloat16
+DTYPES = (_NARROW, torch.float32)  # of activations, biases and results
 
 
 class Numbers(NamedTuple):

@@ -27,44 +27,20 @@ class RowCodes(NamedTuple):
 def quantize(
     library: Library,
     x: torch.Tensor,
+    limits: tuple[int, int],
+    *,
     scale: torch.Tensor,
     zero_point: torch.Tensor | None,
-    limits: tuple[int, int],
+    mapping: str = MAPPINGS[0],
+    least_scale: float = 0.0,
 ) -> RowCodes:
     """The codes that `activation.int8_codes` gives, in one pass.
 
     Args:
         x: bfloat16 or float32 [M, K], contiguous.
-        scale, zero_point: as `RowCodes` has them, contiguous.
         limits: the lowest and the highest code.
+        scale, zero_point: as `RowCodes` has them; written to where the mapping is not given.
     """
-    return _quantize(library, x, scale, zero_point, limits, mapping=MAPPINGS[0], least_scale=0.0)
-
-
-def quantize_rows(
-    library: Library, x: torch.Tensor, limits: tuple[int, int], mapping: str, least_scale: float
-) -> RowCodes:
-    """The same with a scale and a zero point a row, those that `activation.int8_parameters` gives.
-
-    But for scales that are infinite, which here are NaN, as all products with their rows are.
-    """
-    scale = x.new_empty(len(x), dtype=torch.float32)
-    zero_point = x.new_empty(len(x), dtype=torch.int8) if mapping == "asymmetric" else None
-    return _quantize(
-        library, x, scale, zero_point, limits, mapping=mapping, least_scale=least_scale
-    )
-
-
-def _quantize(
-    library: Library,
-    x: torch.Tensor,
-    scale: torch.Tensor,
-    zero_point: torch.Tensor | None,
-    limits: tuple[int, int],
-    *,
-    mapping: str,
-    least_scale: float,
-) -> RowCodes:
     codes = torch.empty_like(x, dtype=torch.int8)
     library.quantize(
         QUANTIZING.pack(
@@ -82,3 +58,21 @@ def _quantize(
         )
     )
     return RowCodes(codes, scale, zero_point)
+
+
+def quantize_rows(
+    library: Library, x: torch.Tensor, limits: tuple[int, int], mapping: str, least_scale: float
+) -> RowCodes:
+    """The same with a scale and a zero point a row, those that `activation.int8_parameters` gives.
+
+    But for scales that are infinite, which here are NaN, as all products with their rows are.
+    """
+    return quantize(
+        library,
+        x,
+        limits,
+        scale=x.new_empty(len(x), dtype=torch.float32),
+        zero_point=x.new_empty(len(x), dtype=torch.int8) if mapping == "asymmetric" else None,
+        mapping=mapping,
+        least_scale=least_scale,
+    )
